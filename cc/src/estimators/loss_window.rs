@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::PeakInFlight;
 use crate::{CongestionEvent, Time};
 
 // No paper has these thresholds; docs/research/cc/pcc.md (Bound of what is in flight) has measurements.
@@ -42,6 +43,8 @@ pub(crate) struct LossWindow {
     /// When the path was last out of contact: losses of packets sent before show no overflow.
     timeout: Option<Time>,
     severe: Option<SevereOverflow>,
+    /// When a queue was last drained on purpose: RTTs that show none say nothing of the path then.
+    drained: Option<Time>,
 }
 
 /// Severe overflows, each soon after the one before.
@@ -68,28 +71,6 @@ pub(crate) struct LossWindowConfig {
     pub(crate) from_first_queue: bool,
 }
 
-/// Most bytes in flight of the last one or two round trips: those of a video's segment have left the sender when the
-/// loss of its last packets shows.
-#[derive(Clone, Copy, Debug, Default)]
-struct PeakInFlight {
-    since: Time,
-    bytes: u64,
-    before_bytes: u64,
-}
-
-impl PeakInFlight {
-    fn add(&mut self, now: Time, rtt: Option<Duration>, bytes: u64) {
-        if rtt.is_some_and(|rtt| now.since(self.since) > rtt) {
-            *self = Self { since: now, bytes: 0, before_bytes: self.bytes };
-        }
-        self.bytes = self.bytes.max(bytes);
-    }
-
-    fn get(&self) -> f64 {
-        self.bytes.max(self.before_bytes) as f64
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Overflow {
     /// Losses of packets sent before belong to it.
@@ -109,6 +90,7 @@ impl LossWindow {
             peak: PeakInFlight::default(),
             timeout: None,
             severe: None,
+            drained: None,
         }
     }
 
@@ -196,7 +178,9 @@ impl LossWindow {
         let acked: u64 =
             event.acked.iter().filter(|packet| after(packet.sent)).map(|packet| packet.bytes).sum();
         let acked = acked as f64;
-        match self.queued || self.has_overflowed(event.now) {
+        let is_recent = |at: Time| event.now.since(at) < self.config.memory;
+        let drained = self.drained.is_some_and(is_recent);
+        match self.queued || drained || self.has_overflowed(event.now) {
             true => self.caution(event.now) * self.config.growth_packets * mtu * acked / bound,
             false => GROWTH * acked,
         }
@@ -205,6 +189,16 @@ impl LossWindow {
     /// A timeout: nothing came back, so that an outage or a pause explains what is lost, and not a full buffer.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         self.timeout = Some(now);
+    }
+
+    /// The sender has drained a queue: growth is as with a queue for some time.
+    pub(crate) fn on_drained(&mut self, now: Time) {
+        self.drained = Some(now);
+    }
+
+    /// The path has become longer, or another one: what it holds is unknown.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { timeout: self.timeout, ..Self::new(self.config) };
     }
 
     /// `window_bytes`, bounded.
@@ -352,6 +346,33 @@ mod tests {
         assert_eq!(packets(&window), 200, "the most in flight of the last two round trips");
         window.on_event(&no_event(), BASE, 20 * MTU, MTU);
         assert_eq!(window.bound_bytes, Some(30.0 * MTU as f64), "half as much again as the window");
+    }
+
+    #[test]
+    fn a_queue_that_was_drained_on_trial_does_not_let_the_bound_grow_fast() {
+        let grown = |drained: bool| {
+            let mut window = window();
+            event(&mut window, (200, 100, 100), (100, 0), 100);
+            if drained {
+                window.on_drained(at(300));
+            }
+            for round in 0..10 {
+                let now = 400 + 40 * round;
+                event(&mut window, (now, now - 40, 40), (80, 0), 100);
+            }
+            packets(&window)
+        };
+        assert_eq!((grown(true), grown(false)), (108, 141));
+    }
+
+    #[test]
+    fn nothing_bounds_after_the_path_has_become_longer() {
+        let mut window = LossWindow::new(LossWindowConfig { from_first_queue: false, ..CONFIG });
+        event(&mut window, (200, 100, 100), (1, 300), 400);
+        assert_eq!(packets(&window), 85);
+        window.forget();
+        assert_eq!(packets(&window), 400);
+        assert!(!window.has_overflowed(at(300)));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! - `SentRing`: a note for each packet in flight.
 
 mod loss_window;
+mod peak_in_flight;
 mod persistent_congestion;
 mod rate_sample;
 mod regression;
@@ -19,6 +20,7 @@ mod spurious_timeout;
 mod windowed_extreme;
 
 pub(crate) use loss_window::{LossWindow, LossWindowConfig};
+pub(crate) use peak_in_flight::PeakInFlight;
 pub(crate) use persistent_congestion::PersistentCongestion;
 pub(crate) use rate_sample::{LossSample, RateSample, RateSampler};
 pub(crate) use regression::{Regression, Slope};

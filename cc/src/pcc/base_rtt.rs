@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use crate::Time;
-use crate::estimators::WindowedMin;
+use crate::estimators::{PeakInFlight, WindowedMin};
 
 // No paper has these thresholds; docs/research/cc/pcc.md has measurements, the tests below cover each.
 
@@ -10,49 +10,63 @@ const BASE_RTT_WINDOW: Duration = Duration::from_secs(60);
 /// A queue stands if RTTs are above the smallest of this long. Longer than the above, because flows that fill a buffer
 /// together may never let it drain; QUIC stacks remember the smallest RTT for as long.
 const QUEUE_FREE_RTT_WINDOW: Duration = Duration::from_secs(300);
-/// An RTT excursion that lasts this long, and [`MIN_EXCURSION_RTTS`], shows a longer path.
-/// Chosen by `longer_path_is_known_after_three_seconds_or_ten_round_trips`.
-const MIN_EXCURSION: Duration = Duration::from_secs(3);
-const MIN_EXCURSION_RTTS: u32 = 10;
-/// Most that the RTTs of an excursion may vary, as a share of their excess over the window horizon.
-/// Chosen by `varying_queue_does_not_change_the_base_rtt`.
-const MAX_EXCURSION_SPREAD: f64 = 0.2;
-/// During an excursion the rate and what is in flight must have fallen below this share of what they were: that would
-/// have shortened a queue. A rate whose window is the least one leaves the queue as it is.
-const REDUCED_FRACTION: f64 = 0.8;
-/// If they have not fallen, the window does, to this share of the horizon and of what is in flight, for [`TRIAL_RTTS`]
-/// round trips. Chosen by `standing_queue_shrinks_with_a_smaller_window`.
+/// A queue stands if the RTT is more than this multiple of the smallest, and [`MIN_STANDING_QUEUE`] more.
+/// Measured in docs/research/mcc.md (Migration).
+pub(super) const STANDING_QUEUE_RTT_RATIO: f64 = 1.25;
+/// Less may be jitter, or an acknowledgement that was held back.
+const MIN_STANDING_QUEUE: Duration = Duration::from_millis(5);
+/// A longer path is looked for when RTTs have stayed beyond a standing queue's, and steady, for this long and
+/// [`MIN_EXCURSION_RTTS`]. Chosen by `longer_path_is_known_after_half_a_second_or_five_round_trips`.
+const MIN_EXCURSION: Duration = Duration::from_millis(500);
+const MIN_EXCURSION_RTTS: u32 = 5;
+/// Most that the RTTs of an excursion may vary, as a share of the least of them, and at least [`MIN_SPREAD`]: a queue
+/// varies with what is sent. Chosen by `varying_queue_does_not_change_the_base_rtt`.
+const MAX_EXCURSION_SPREAD: f64 = 1.0 / 16.0;
+const MIN_SPREAD: Duration = Duration::from_millis(1);
+/// The trial: what is in flight is bounded by this share of the most of the last round trips, for [`TRIAL_RTTS`].
+/// That shortens a queue and not a path. Chosen by `standing_queue_shrinks_with_a_smaller_window`.
 const TRIAL_WINDOW_FRACTION: f64 = 0.75;
 const TRIAL_RTTS: u32 = 4;
+/// From a trial that found a queue to the next: with 50 ms a quarter less is in flight in a fiftieth of the time. It
+/// doubles with each that finds one, until no queue has stood for as long as an excursion takes: flows that fill a buffer
+/// always have one.
+const MIN_TRIAL_PAUSE: Duration = Duration::from_secs(10);
+const MAX_TRIAL_PAUSE: Duration = Duration::from_secs(80);
 
-/// The path's RTT without a queue, for the window of a latency-sensitive sender.
+/// The path's RTT without a queue.
 ///
-/// That window covers one and a half times the base RTT and a headroom. Without a bound the queue of a link that slows
-/// down delays feedback, and so grows by seconds.
+/// Of a latency-sensitive sender the window covers one and a half times the base RTT and a headroom: without a bound the
+/// queue of a link that slows down delays feedback, and so grows by seconds. And a loss is that of a full buffer only
+/// where a queue stands.
 ///
-/// On a path that has become much longer the window is too small and limits the rate. Lower rates shorten a queue but
-/// not a path. RTTs that stay beyond the window horizon, and steady, while the rate falls are therefore the path's.
-/// Where they do not fall, a trial with less in flight tells.
+/// Of a path that has become longer both would be wrong: the window limits the rate, and each random loss counts as an
+/// overflow. RTTs that are those of a standing queue, and steady, are therefore examined by a trial with less in flight.
 #[derive(Debug)]
 pub(super) struct BaseRtt {
     memory: WindowedMin<Duration>,
     queue_free: WindowedMin<Duration>,
     headroom: Duration,
-    /// By the smallest RTT; `None` before the first sample.
-    baseline: Option<Baseline>,
+    limits: RttLimits,
+    peak: PeakInFlight,
     excursion: Option<RttExcursion>,
+    trial: Option<WindowTrial>,
+    /// No trial before.
+    next_trial: Time,
+    trial_pause: Duration,
+    /// When the last RTT of a standing queue was seen.
+    queued_at: Time,
 }
 
-/// The window horizon outside of a trial. Kept, because the window is asked for with each packet and the smallest RTT
-/// seldom changes.
-#[derive(Clone, Copy, Debug)]
-struct Baseline {
-    least_rtt: Duration,
-    horizon: Duration,
-    horizon_s: f64,
+/// What follows from the smallest RTTs. Kept, because each packet asks for it and they seldom change.
+#[derive(Clone, Copy, Debug, Default)]
+struct RttLimits {
+    /// The smallest RTT, and the time in s that the window covers by it.
+    horizon: Option<(Duration, f64)>,
+    /// The RTT without a queue, and the one from which on a queue stands.
+    standing_queue: Option<(Duration, Duration)>,
 }
 
-/// RTTs beyond the window horizon.
+/// Steady RTTs beyond those of a path without a queue.
 #[derive(Clone, Copy, Debug)]
 struct RttExcursion {
     since: Time,
@@ -60,84 +74,159 @@ struct RttExcursion {
     most: Duration,
     /// Rate at its start, 10^6 bit/s.
     rate_mbps: f64,
-    in_flight_bytes: u64,
-    trial: Option<WindowTrial>,
 }
 
-/// A trial with a smaller window.
+impl RttExcursion {
+    fn new(sample: &RttContext) -> Self {
+        let RttContext { now: since, smoothed: rtt, rate_mbps, .. } = *sample;
+        Self { since, least: rtt, most: rtt, rate_mbps }
+    }
+
+    fn and(self, rtt: Duration) -> Self {
+        Self { least: self.least.min(rtt), most: self.most.max(rtt), ..self }
+    }
+
+    fn includes(&self, rtt: Duration) -> bool {
+        let least = self.least.min(rtt);
+        self.most.max(rtt) - least <= least.mul_f64(MAX_EXCURSION_SPREAD).max(MIN_SPREAD)
+    }
+}
+
+/// A trial with less in flight.
 #[derive(Clone, Copy, Debug)]
 struct WindowTrial {
     ends: Time,
     window_bytes: u64,
 }
 
+/// What a trial has shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Finding {
+    /// The path has become longer. The rate was this, 10^6 bit/s, before the window may have limited it.
+    LongerPath { rate_mbps: f64 },
+    /// With less in flight the RTT fell: a queue stood, and has become shorter.
+    Queue,
+}
+
+/// What a sender knows when an RTT is sampled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RttContext {
+    pub(super) now: Time,
+    pub(super) latest: Duration,
+    pub(super) smoothed: Duration,
+    /// The rate in force, 10^6 bit/s.
+    pub(super) rate_mbps: f64,
+    pub(super) in_flight_bytes: u64,
+}
+
+impl RttContext {
+    /// How long RTTs have to stay as they are before they show something.
+    fn least_time(&self) -> Duration {
+        MIN_EXCURSION.max(self.smoothed * MIN_EXCURSION_RTTS)
+    }
+}
+
 impl BaseRtt {
     pub(super) fn new(headroom: Duration) -> Self {
         let memory = WindowedMin::new(BASE_RTT_WINDOW.as_nanos() as u64);
         let queue_free = WindowedMin::new(QUEUE_FREE_RTT_WINDOW.as_nanos() as u64);
-        Self { memory, queue_free, headroom, baseline: None, excursion: None }
+        Self {
+            memory,
+            queue_free,
+            headroom,
+            limits: RttLimits::default(),
+            peak: PeakInFlight::default(),
+            excursion: None,
+            trial: None,
+            next_trial: Time::ZERO,
+            trial_pause: MIN_TRIAL_PAUSE,
+            queued_at: Time::ZERO,
+        }
     }
 
-    /// Adds a sample with the rate in force and what is in flight. If it shows that the path has become longer, returns the rate before the
-    /// excursion, which the window had limited since.
-    pub(super) fn add(
-        &mut self,
-        now: Time,
-        latest: Duration,
-        smoothed: Duration,
-        rate_mbps: f64,
-        in_flight_bytes: u64,
-    ) -> Option<f64> {
-        self.memory.add(now.as_nanos(), latest);
-        self.queue_free.add(now.as_nanos(), latest);
-        self.update_baseline();
-        let horizon = self.baseline?.horizon;
-        if latest <= horizon || smoothed <= horizon {
-            self.excursion = None;
-            return None;
+    /// Adds a sample. Returns what a trial has shown, if one ends with it.
+    pub(super) fn add(&mut self, sample: &RttContext) -> Option<Finding> {
+        let now = sample.now;
+        self.memory.add(now.as_nanos(), sample.latest);
+        self.queue_free.add(now.as_nanos(), sample.latest);
+        self.update_limits();
+        self.peak.add(now, Some(sample.smoothed), sample.in_flight_bytes);
+        let limit = self.standing_queue_rtt()?;
+        let beyond = sample.latest > limit && sample.smoothed > limit;
+        self.note_queue(beyond, sample);
+        let excursion = self.excursion.filter(|it| beyond && it.includes(sample.smoothed));
+        match (self.trial, excursion) {
+            (Some(_), None) => {
+                self.trial = None;
+                self.next_trial = now + self.trial_pause;
+                self.trial_pause = (self.trial_pause * 2).min(MAX_TRIAL_PAUSE);
+                self.excursion = beyond.then(|| RttExcursion::new(sample));
+                return Some(Finding::Queue);
+            }
+            (Some(trial), Some(excursion)) if now >= trial.ends => {
+                let rate_mbps = self.start_again(now, &excursion).max(sample.rate_mbps);
+                return Some(Finding::LongerPath { rate_mbps });
+            }
+            (None, Some(excursion)) if self.is_trial_due(sample, &excursion) => {
+                self.trial = Some(WindowTrial {
+                    ends: now + sample.smoothed * TRIAL_RTTS,
+                    window_bytes: (TRIAL_WINDOW_FRACTION * self.peak.get()) as u64,
+                });
+            }
+            _ => {}
         }
-        let fresh = RttExcursion {
-            since: now,
-            least: smoothed,
-            most: smoothed,
-            rate_mbps,
-            in_flight_bytes,
-            trial: None,
-        };
-        let mut excursion = self.excursion.unwrap_or(fresh);
-        excursion.least = excursion.least.min(smoothed);
-        excursion.most = excursion.most.max(smoothed);
-        // The smallest RTT may have expired since: the horizon may now include the start of the excursion.
-        let excess = excursion.least.saturating_sub(horizon);
-        if excursion.most - excursion.least > excess.mul_f64(MAX_EXCURSION_SPREAD) {
-            excursion = fresh;
+        self.excursion = beyond.then(|| match excursion {
+            Some(it) => it.and(sample.smoothed),
+            None => RttExcursion::new(sample),
+        });
+        None
+    }
+
+    fn is_trial_due(&self, sample: &RttContext, excursion: &RttExcursion) -> bool {
+        sample.now.since(excursion.since) > sample.least_time() && sample.now >= self.next_trial
+    }
+
+    /// A trial is due with the next excursion when no queue has stood for long enough.
+    fn note_queue(&mut self, stands: bool, sample: &RttContext) {
+        if stands {
+            self.queued_at = sample.now;
+        } else if sample.now.since(self.queued_at) > sample.least_time() {
+            self.next_trial = sample.now;
+            self.trial_pause = MIN_TRIAL_PAUSE;
         }
-        let lasts = now.since(excursion.since) > MIN_EXCURSION.max(smoothed * MIN_EXCURSION_RTTS);
-        if lasts && excursion.trial.is_none() {
-            excursion.trial = Some(WindowTrial {
-                ends: now + smoothed * TRIAL_RTTS,
-                window_bytes: (TRIAL_WINDOW_FRACTION * in_flight_bytes as f64) as u64,
-            });
-        }
-        self.excursion = Some(excursion);
-        let reduced = rate_mbps < REDUCED_FRACTION * excursion.rate_mbps
-            && (in_flight_bytes as f64) < REDUCED_FRACTION * excursion.in_flight_bytes as f64;
-        let tried = excursion.trial.is_some_and(|trial| now >= trial.ends);
-        if !(lasts && reduced || tried) {
-            return None;
-        }
+    }
+
+    /// The RTTs of the excursion are the path's. Returns the rate at its start.
+    fn start_again(&mut self, now: Time, excursion: &RttExcursion) -> f64 {
         self.excursion = None;
+        self.trial = None;
+        self.trial_pause = MIN_TRIAL_PAUSE;
         for memory in [&mut self.memory, &mut self.queue_free] {
             memory.clear();
             memory.add(now.as_nanos(), excursion.least);
         }
-        self.update_baseline();
-        Some(excursion.rate_mbps)
+        self.update_limits();
+        excursion.rate_mbps
     }
 
     /// The smallest RTT of the path at a warm start, whose queue may stand.
     pub(super) fn begin_with(&mut self, now: Time, min_rtt: Duration) {
         self.queue_free.add(now.as_nanos(), min_rtt);
+        self.update_limits();
+    }
+
+    fn update_limits(&mut self) {
+        let (least, base) = (self.memory.get(), self.queue_free.get());
+        if self.limits.horizon.map(|(of, _)| of) != least {
+            let horizon_s = |least: Duration| (least * 3 / 2 + self.headroom).as_secs_f64();
+            self.limits.horizon = least.map(|least| (least, horizon_s(least)));
+        }
+        if self.limits.standing_queue.map(|(of, _)| of) != base {
+            let standing = |base: Duration| {
+                base.mul_f64(STANDING_QUEUE_RTT_RATIO).max(base + MIN_STANDING_QUEUE)
+            };
+            self.limits.standing_queue = base.map(|base| (base, standing(base)));
+        }
     }
 
     /// The RTT without a queue; `None` before the first sample.
@@ -145,33 +234,19 @@ impl BaseRtt {
         self.queue_free.get()
     }
 
+    /// The RTT from which on a queue stands; `None` before the first sample.
+    pub(super) fn standing_queue_rtt(&self) -> Option<Duration> {
+        self.limits.standing_queue.map(|(_, rtt)| rtt)
+    }
+
     /// The time that the window covers, s; `None` before the first sample.
     pub(super) fn window_horizon_s(&self) -> Option<f64> {
-        let baseline = self.baseline?;
-        Some(match self.trial() {
-            Some(_) => baseline.horizon.mul_f64(TRIAL_WINDOW_FRACTION).as_secs_f64(),
-            None => baseline.horizon_s,
-        })
+        self.limits.horizon.map(|(_, horizon_s)| horizon_s)
     }
 
     /// Most bytes in flight during a trial.
     pub(super) fn trial_window_bytes(&self) -> Option<u64> {
-        self.trial().map(|trial| trial.window_bytes)
-    }
-
-    fn trial(&self) -> Option<WindowTrial> {
-        self.excursion.and_then(|excursion| excursion.trial)
-    }
-
-    fn update_baseline(&mut self) {
-        let least_rtt = self.memory.get();
-        if self.baseline.map(|baseline| baseline.least_rtt) == least_rtt {
-            return;
-        }
-        self.baseline = least_rtt.map(|least_rtt| {
-            let horizon = least_rtt * 3 / 2 + self.headroom;
-            Baseline { least_rtt, horizon, horizon_s: horizon.as_secs_f64() }
-        });
+        self.trial.map(|trial| trial.window_bytes)
     }
 }
 
@@ -181,118 +256,99 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn horizon(base: &BaseRtt) -> Duration {
-        Duration::from_secs_f64(base.window_horizon_s().expect("a round trip has been seen"))
+    fn horizon(base: &BaseRtt) -> Option<Duration> {
+        base.window_horizon_s().map(Duration::from_secs_f64)
     }
 
-    /// Adds a sample each 100 ms from one time to another, at a falling rate.
-    fn feed(base: &mut BaseRtt, from_ms: u64, to_ms: u64, rtt: impl Fn(u64) -> Duration) {
-        feed_at(base, from_ms, to_ms, rtt, |at| 20.0 / (at - from_ms + 100) as f64);
+    fn add(base: &mut BaseRtt, at_ms: u64, rtt: Duration, in_flight_bytes: u64) -> Option<Finding> {
+        base.add(&RttContext {
+            now: Time::from_nanos(at_ms * 1_000_000),
+            latest: rtt,
+            smoothed: rtt,
+            rate_mbps: 20.0,
+            in_flight_bytes,
+        })
     }
 
-    fn feed_at(
+    /// Adds a sample each 20 ms from one time to another, with 100 kB in flight. Returns what was found last.
+    fn feed(
         base: &mut BaseRtt,
         from_ms: u64,
         to_ms: u64,
         rtt: impl Fn(u64) -> Duration,
-        mbps: impl Fn(u64) -> f64,
-    ) {
-        for at in (from_ms..to_ms).step_by(100) {
-            base.add(
-                Time::from_nanos(at * 1_000_000),
-                rtt(at),
-                rtt(at),
-                mbps(at),
-                (mbps(at) * 1e5) as u64,
-            );
-        }
+    ) -> Option<Finding> {
+        (from_ms..to_ms).step_by(20).filter_map(|at| add(base, at, rtt(at), 100_000)).last()
     }
 
     fn of_20_ms() -> BaseRtt {
         let mut base = BaseRtt::new(100 * MS);
         feed(&mut base, 0, 1_000, |_| 20 * MS);
-        assert_eq!(horizon(&base), 130 * MS);
+        assert_eq!(horizon(&base), Some(130 * MS));
         base
     }
 
     #[test]
-    fn excursion_restarts_when_its_base_rtt_expires() {
-        let mut base = BaseRtt::new(Duration::ZERO);
-        let mut add = |ms: u64, latest: u32, smoothed: u32| {
-            let now = Time::from_nanos(ms * 1_000_000);
-            base.add(now, latest * MS, smoothed * MS, 1.0, 10_000)
-        };
-        add(0, 10, 10);
-        for ms in (100..59_900).step_by(100) {
-            add(ms, 14, 14);
-        }
-        // The horizon is 15 ms. Then the 10 ms expire and it is 21 ms, which includes the 20 ms.
-        assert_eq!(add(59_950, 30, 20), None);
-        assert_eq!(add(60_050, 100, 60), None);
+    fn longer_path_is_known_after_half_a_second_or_five_round_trips() {
+        let mut base = of_20_ms();
+        assert_eq!(feed(&mut base, 1_000, 1_500, |_| 60 * MS), None);
+        assert_eq!(base.trial_window_bytes(), None);
+        assert_eq!(feed(&mut base, 1_500, 1_560, |_| 60 * MS), None);
+        assert_eq!(base.trial_window_bytes(), Some(75_000), "less in flight is tried");
+        let longer = Some(Finding::LongerPath { rate_mbps: 20.0 });
+        assert_eq!(feed(&mut base, 1_560, 1_800, |_| 60 * MS), longer);
+        assert_eq!((base.queue_free(), horizon(&base)), (Some(60 * MS), Some(190 * MS)));
+        assert_eq!(base.trial_window_bytes(), None);
+        assert_eq!(feed(&mut base, 2_000, 7_100, |_| 1_000 * MS), None);
+        assert_eq!(base.trial_window_bytes(), Some(75_000), "five round trips are five seconds");
+        feed(&mut base, 7_100, 11_100, |at| (1_000 + at % 50) as u32 * MS);
+        assert_eq!(horizon(&base), Some(1_600 * MS));
+        feed(&mut base, 12_000, 12_020, |_| 20 * MS);
+        assert_eq!(horizon(&base), Some(130 * MS), "a shorter path immediately");
     }
 
     #[test]
     fn varying_queue_does_not_change_the_base_rtt() {
         let mut base = of_20_ms();
-        for start in (1_000..20_000).step_by(4_000) {
-            feed(&mut base, start, start + 3_900, |_| 500 * MS);
-            feed(&mut base, start + 3_900, start + 4_000, |_| 120 * MS);
-        }
-        feed(&mut base, 21_000, 40_000, |at| (500 + at % 1_000 / 5) as u32 * MS);
-        assert_eq!(horizon(&base), 130 * MS);
+        feed(&mut base, 1_000, 20_000, |at| (100 + at % 400 / 40) as u32 * MS);
+        assert_eq!(base.queue_free(), Some(20 * MS));
+        assert_eq!(base.trial_window_bytes(), None, "nothing is tried");
     }
 
     #[test]
     fn standing_queue_shrinks_with_a_smaller_window() {
         let mut base = of_20_ms();
         let mut tried = 0;
-        for at in (1_000..60_000).step_by(100) {
-            let window = horizon(&base);
-            tried += u32::from(window < 130 * MS);
-            // 20 Mbit/s wanted, 16 carried.
-            let (now, rtt) = (Time::from_nanos(at * 1_000_000), window * 20 / 16);
-            base.add(now, rtt, rtt, 20.0, 100_000);
+        for at in (1_000..60_000).step_by(20) {
+            let in_flight = base.trial_window_bytes().unwrap_or(200_000);
+            tried += u32::from(in_flight < 200_000);
+            // 16 Mbit/s are carried: the queue is as long as what is in flight.
+            let rtt = Duration::from_micros(in_flight / 2);
+            let found = add(&mut base, at, rtt, in_flight);
+            assert!(matches!(found, None | Some(Finding::Queue)), "{found:?} at {at} ms");
         }
-        assert_eq!(horizon(&base), 130 * MS);
-        // The first shorter sample ends each trial.
-        assert!((10..=20).contains(&tried), "{tried} of 590 samples with a smaller window");
+        assert_eq!(base.queue_free(), Some(20 * MS));
+        // The first shorter sample ends each trial; the next come 10, 20 and 40 s later.
+        assert_eq!(tried, 3, "of 2,950 samples");
     }
 
     #[test]
-    fn least_window_that_keeps_a_queue_is_not_taken_for_the_path() {
+    fn trial_is_due_again_when_no_queue_has_stood_for_a_while() {
         let mut base = of_20_ms();
-        // The rate falls, and ten packets stay in flight, until a trial bounds them: 1 Mbit/s is carried.
-        let mut in_flight = 30_000;
-        for at in (1_000..60_000).step_by(100) {
-            let rtt = Duration::from_micros(in_flight * 8);
-            let mbps = 20_000.0 / at as f64;
-            let now = Time::from_nanos(at * 1_000_000);
-            assert_eq!(base.add(now, rtt, rtt, mbps, in_flight), None, "at {at} ms");
-            in_flight = base.trial_window_bytes().unwrap_or(30_000);
-        }
+        feed(&mut base, 1_000, 1_560, |_| 60 * MS);
+        assert_eq!(feed(&mut base, 1_560, 1_580, |_| 40 * MS), Some(Finding::Queue));
+        feed(&mut base, 1_580, 3_000, |_| 40 * MS);
+        assert_eq!(base.trial_window_bytes(), None, "not so soon");
+        feed(&mut base, 3_000, 3_600, |_| 20 * MS);
+        let longer = Some(Finding::LongerPath { rate_mbps: 20.0 });
+        assert_eq!(feed(&mut base, 3_600, 4_500, |_| 60 * MS), longer);
     }
 
     #[test]
-    fn longer_path_is_known_from_a_trial_if_the_rate_does_not_fall() {
+    fn excursion_within_a_base_rtt_that_expires_is_none() {
         let mut base = of_20_ms();
-        feed_at(&mut base, 1_000, 4_700, |_| 200 * MS, |_| 20.0);
-        assert_eq!(horizon(&base), 97_500 * MS / 1_000, "a smaller window is tried");
-        feed_at(&mut base, 4_700, 5_100, |_| 200 * MS, |_| 20.0);
-        assert_eq!(horizon(&base), 400 * MS);
-    }
-
-    #[test]
-    fn longer_path_is_known_after_three_seconds_or_ten_round_trips() {
-        let mut base = of_20_ms();
-        feed(&mut base, 1_000, 4_000, |_| 200 * MS);
-        assert_eq!(horizon(&base), 130 * MS);
-        feed(&mut base, 4_000, 4_200, |at| (200 + at % 10) as u32 * MS);
-        assert_eq!(horizon(&base), 400 * MS);
-        feed(&mut base, 7_000, 17_000, |_| 1_000 * MS);
-        assert_eq!(horizon(&base), 400 * MS, "ten round trips are ten seconds");
-        feed(&mut base, 17_000, 17_200, |_| 1_000 * MS);
-        assert_eq!(horizon(&base), 1_600 * MS);
-        feed(&mut base, 18_000, 18_100, |_| 20 * MS);
-        assert_eq!(horizon(&base), 130 * MS, "a shorter path immediately");
+        // 24 ms are no queue of 20 ms; when those expire after five minutes, 29 ms are none either.
+        feed(&mut base, 1_000, 301_000, |_| 24 * MS);
+        assert_eq!(feed(&mut base, 301_000, 303_000, |_| 29 * MS), None);
+        assert_eq!(base.queue_free(), Some(24 * MS));
     }
 }

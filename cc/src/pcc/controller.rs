@@ -4,10 +4,11 @@ use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::bandwidth_probe::Resumable;
+use super::base_rtt::STANDING_QUEUE_RTT_RATIO;
 use super::config::{NoiseFilter, PccConfig, StartUpKind};
 use super::monitor_interval::{IntervalExtent, Intervals};
 use super::noise::AckFilter;
-use super::path_window::{PathWindow, STANDING_QUEUE_RTT_RATIO};
+use super::path_window::PathWindow;
 use super::pipelined::Pipelined;
 use super::rate_control::{PathBounds, RateControl};
 use crate::estimators::SpuriousTimeout;
@@ -243,6 +244,10 @@ impl Controller for Pcc {
             if let Some(before) = self.path_window.on_rtt(event, central) {
                 self.intervals.clear();
                 self.control.learn_from(before);
+            }
+            // What is sent then is not what the interval's rate is.
+            if self.path_window.is_trying() {
+                self.intervals.on_app_limited();
             }
             let mut filter = self.ack_filter.as_mut();
             if filter.as_mut().is_none_or(|filter| filter.admits(event.now, rtt.latest, mean))

@@ -1,16 +1,9 @@
 use std::time::Duration;
 
-use super::base_rtt::BaseRtt;
+use super::base_rtt::{BaseRtt, Finding, RttContext};
 use super::config::PccConfig;
 use crate::estimators::{LossWindow, LossWindowConfig};
 use crate::{CongestionEvent, Time};
-
-/// A warm start, and a round of intervals, find a standing queue if the RTT is more than this multiple of the base RTT.
-/// Measured in docs/research/mcc.md (Migration).
-pub(super) const STANDING_QUEUE_RTT_RATIO: f64 = 1.25;
-
-/// Least standing queue: less may be jitter, or a held back acknowledgement.
-const MIN_STANDING_QUEUE_S: f64 = 0.005;
 
 /// The bound in flight after an overflow, as a share of what was in flight and not lost.
 const OVERFLOW_DECREASE: f64 = 0.7;
@@ -48,10 +41,26 @@ impl PathWindow {
     }
 
     /// Processes the RTT sample of an event, with the rate in force. If it shows that the path has become longer,
-    /// returns the rate before, which the window had limited since.
+    /// returns the rate before, which the window may have limited since.
     pub(super) fn on_rtt(&mut self, event: &CongestionEvent<'_>, rate_mbps: f64) -> Option<f64> {
         let (base, rtt) = (self.base_rtt.as_mut()?, event.rtt?);
-        base.add(event.now, rtt.latest, rtt.smoothed, rate_mbps, event.prior_in_flight_bytes)
+        let found = base.add(&RttContext {
+            now: event.now,
+            latest: rtt.latest,
+            smoothed: rtt.smoothed,
+            rate_mbps,
+            in_flight_bytes: event.prior_in_flight_bytes,
+        })?;
+        match (found, &mut self.loss_window) {
+            (Finding::LongerPath { rate_mbps }, window) => {
+                // What counted as overflows since were random losses.
+                window.iter_mut().for_each(LossWindow::forget);
+                return Some(rate_mbps);
+            }
+            (Finding::Queue, Some(window)) => window.on_drained(event.now),
+            (Finding::Queue, None) => {}
+        }
+        None
     }
 
     /// Processes acknowledgements and losses; `window_bytes` is the window without the bound after an overflow.
@@ -83,8 +92,7 @@ impl PathWindow {
 
     /// RTT from which on a queue stands; `None` while the base RTT is unknown.
     pub(super) fn standing_queue_rtt_s(&self) -> Option<f64> {
-        let base_s = self.base_rtt.as_ref()?.queue_free()?.as_secs_f64();
-        Some((STANDING_QUEUE_RTT_RATIO * base_s).max(base_s + MIN_STANDING_QUEUE_S))
+        Some(self.base_rtt.as_ref()?.standing_queue_rtt()?.as_secs_f64())
     }
 
     /// The time that the window covers by the base RTT, s.
@@ -97,6 +105,11 @@ impl PathWindow {
         let window = self.loss_window.as_ref().map_or(window_bytes, |it| it.bound(window_bytes));
         let trial = self.base_rtt.as_ref().and_then(BaseRtt::trial_window_bytes);
         window.min(trial.unwrap_or(u64::MAX))
+    }
+
+    /// Whether less is in flight on trial, and not what the rate asks for.
+    pub(super) fn is_trying(&self) -> bool {
+        self.base_rtt.as_ref().and_then(BaseRtt::trial_window_bytes).is_some()
     }
 
     /// Whether an overflow is remembered.
