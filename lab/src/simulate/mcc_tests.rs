@@ -28,6 +28,7 @@ fn switches(link: &str, rules: &str, seed: u64) -> (usize, f64) {
 }
 
 #[test]
+#[allow(clippy::print_stdout, reason = "docs/research/mcc.md has the figures")]
 fn hysteresis_keeps_the_rule_of_the_paper_from_flapping() {
     for (name, link) in [("random loss", RANDOM_LOSS), ("short buffer", SHORT_BUFFER)] {
         let (mut before, mut after) = (0, 0);
