@@ -23,7 +23,7 @@ impl Bandwidth {
 
     /// `mbps` times 10^6 bits per second; not-a-number and negative values are zero.
     pub fn from_mbps(mbps: f64) -> Self {
-        Self((mbps * 1e6).round() as u64)
+        Self(rounded(mbps * 1e6))
     }
 
     /// The rate at which `bytes` take `time`; zero when no time passed.
@@ -51,7 +51,11 @@ impl Bandwidth {
 
     /// How many whole bytes go out in `time`.
     pub fn bytes_in(self, time: Duration) -> u64 {
-        ratio(u128::from(self.0).saturating_mul(time.as_nanos()), 8 * NS_PER_S)
+        let ns = time.as_nanos();
+        match u64::try_from(ns).ok().and_then(|ns| self.0.checked_mul(ns)) {
+            Some(bit_ns) => bit_ns / (8 * NS_PER_S as u64),
+            None => clamp(u128::from(self.0).saturating_mul(ns) / (8 * NS_PER_S)),
+        }
     }
 
     /// How long `bytes` take, rounded up to a nanosecond; [`Duration::MAX`] at rate zero.
@@ -59,13 +63,15 @@ impl Bandwidth {
         if self.0 == 0 {
             return Duration::MAX;
         }
-        let bit_ns = u128::from(bytes) * 8 * NS_PER_S;
-        Duration::from_nanos(clamp(bit_ns.div_ceil(u128::from(self.0))))
+        Duration::from_nanos(match bytes.checked_mul(8 * NS_PER_S as u64) {
+            Some(bit_ns) => bit_ns.div_ceil(self.0),
+            None => clamp((u128::from(bytes) * 8 * NS_PER_S).div_ceil(u128::from(self.0))),
+        })
     }
 
     /// This rate times a gain that has no unit.
     pub fn scaled(self, gain: f64) -> Self {
-        Self((self.0 as f64 * gain).round() as u64)
+        Self(rounded(self.0 as f64 * gain))
     }
 }
 
@@ -81,6 +87,12 @@ fn ratio(numerator: u128, denominator: u128) -> u64 {
         (Ok(numerator), Ok(denominator)) => numerator / denominator,
         _ => clamp(numerator / denominator),
     }
+}
+
+/// `value.round() as u64`: the baseline of x86-64 has no rounding instruction, and calls a function for it.
+fn rounded(value: f64) -> u64 {
+    let whole = value as u64;
+    whole.saturating_add(u64::from(value - whole as f64 >= 0.5))
 }
 
 fn clamp(value: u128) -> u64 {
@@ -107,6 +119,50 @@ mod tests {
         assert_eq!(Bandwidth::from_bytes_and_time(1, Duration::ZERO), Bandwidth::ZERO);
         assert_eq!(Bandwidth::from_mbps(f64::NAN), Bandwidth::ZERO);
         assert_eq!(Bandwidth::from_mbps(-1.0), Bandwidth::ZERO);
+    }
+
+    #[test]
+    fn rounding_is_that_of_the_standard_library() {
+        let half = 0.5_f64;
+        let edges = [
+            0.0,
+            -0.0,
+            half,
+            half.next_down(),
+            half.next_up(),
+            -0.5,
+            -1.5,
+            1.5,
+            2.5,
+            1e9 + 0.5,
+            f64::MIN_POSITIVE,
+            f64::MAX,
+            f64::MIN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+        ];
+        let powers = (0..=66).map(|bits| 2_f64.powi(bits));
+        let near_powers = powers.flat_map(|power| {
+            [power.next_down(), power, power.next_up(), power - 0.5, power + 0.5]
+        });
+        for value in edges.into_iter().chain(near_powers) {
+            assert_eq!(rounded(value), value.round() as u64, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn narrow_and_wide_arithmetic_agree() {
+        let sizes = (0..64).map(|bits| (1_u64 << bits) - 1).chain([1350, 8_000_000_001]);
+        for bytes in sizes.clone() {
+            for rate in sizes.clone().filter(|rate| *rate > 0) {
+                let rate_bps = Bandwidth::from_bits_per_s(rate);
+                let time = (u128::from(bytes) * 8 * NS_PER_S).div_ceil(u128::from(rate));
+                assert_eq!(rate_bps.time_for(bytes), Duration::from_nanos(clamp(time)));
+                let carried = u128::from(rate) * u128::from(bytes) / (8 * NS_PER_S);
+                assert_eq!(rate_bps.bytes_in(Duration::from_nanos(bytes)), clamp(carried));
+            }
+        }
     }
 
     #[test]

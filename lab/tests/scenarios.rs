@@ -49,6 +49,16 @@ fn valid_files(directory: &str) -> Vec<ScenarioFile> {
 }
 
 #[test]
+fn learned_rules_are_evaluated_with_the_initial_window_of_the_tunnel() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/conditions/mcc-changing.toml");
+    let file = ScenarioFile::load(&path).unwrap();
+    let tunnel = millrace_config::INITIAL_CONGESTION_WINDOW_PACKETS as u64;
+    for cell in &file.cells {
+        assert_eq!(cell.scenario.sim.initial_window_packets, tunnel);
+    }
+}
+
+#[test]
 fn a_preset_is_run_for_the_papers_algorithms_alone() {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path().join("results").display().to_string();

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-from millrace_learner import evaluate, lua, queries, tree, utility
+from millrace_learner import evaluate, lua, queries, training, tree, utility
 from millrace_learner.engine import DuckDb, Engine, Spark
 
-CLASSES = ("bulk", "dash", "rtsp")
+CLASSES = training.CLASSES
 # Groups of paths with a verdict of their own.
 PATH_GROUPS = (
     ("over recordings", evaluate.is_recorded),
@@ -40,17 +40,41 @@ def open_engine(given: Sequence[str], spark: str | None):
     return closing(Spark(files, spark)) if spark else nullcontext(DuckDb(files))
 
 
+def training_of(options: argparse.Namespace) -> training.Training | None:
+    """Reads the training file, if one is given."""
+    if options.training is None:
+        return None
+    try:
+        return training.load(Path(options.training))
+    except training.InvalidTraining as error:
+        sys.exit(str(error))
+
+
+def utility_of(options: argparse.Namespace) -> utility.UtilitySettings:
+    """The utility of the training file; without one, the default without losses."""
+    given = training_of(options)
+    return given.utility if given else utility.DEFAULT
+
+
+def print_dataset_options(options: argparse.Namespace) -> None:
+    """Prints the options of `millrace-lab dataset`."""
+    given = training_of(options)
+    print(" ".join(given.dataset_options(options.part)))
+
+
 def learn(options: argparse.Namespace) -> None:
     """Learns rules from all paths that are not held out, and writes them."""
     with open_engine(options.episodes, options.spark) as engine:
-        learned = learn_trees(engine, options.seed, options.held_out)
+        learned = learn_trees(engine, options.seed, options.held_out, utility_of(options))
     text = lua.rules(learned)
     Path(options.out).write_text(text)
     print("\n".join(learned.evidence))
     print(f"rules: {options.out}")
 
 
-def learn_trees(engine: Engine, seed: int, held_out: float) -> tree.LearnedTrees:
+def learn_trees(
+    engine: Engine, seed: int, held_out: float, settings: utility.UtilitySettings = utility.DEFAULT
+) -> tree.LearnedTrees:
     """Learns the trees of each class, with their evidence."""
     counts = queries.overall(engine)
     outcomes = engine.sql(queries.OUTCOMES)
@@ -62,7 +86,8 @@ def learn_trees(engine: Engine, seed: int, held_out: float) -> tree.LearnedTrees
         f"{counts['episodes']} episodes of {counts['paths']} paths; every path counts alike. Held out, seed {seed}: "
         f"{100 * held_out:.0f} %.",
         "Utility: rate (smallest / mean round trip)^d, d = "
-        + ", ".join(f"{utility.DELAY_EXPONENT[name]:g} for {name}" for name in CLASSES)
+        + ", ".join(f"{settings.delay_exponent[name]:g} for {name}" for name in CLASSES)
+        + (f", less {settings.loss_weight:g} times the excess loss" if settings.loss_weight > 0 else "")
         + "; of the best algorithm's on the path.",
     ]
     learned = tree.LearnedTrees({}, {}, {}, evidence)
@@ -71,14 +96,14 @@ def learn_trees(engine: Engine, seed: int, held_out: float) -> tree.LearnedTrees
         return not tree.is_held_out(place, seed, held_out)
 
     for of_class in CLASSES:
-        utilities = utility.normalised(outcomes, of_class)
+        utilities = utility.normalised(outcomes, of_class, settings)
         own = set(samples.column("class").to_pylist())
         source = of_class if of_class in own else utility.STANDS_FOR.get(of_class, of_class)
         if source not in own or not utilities.places:
             continue
         learned.mature[of_class] = tree.learn(samples, utilities, source, keep)
         for trees, table in ((learned.startup, startup), (learned.moved, first)):
-            early = utility.normalised(table, of_class)
+            early = utility.normalised(table, of_class, settings)
             if early.places:
                 trees[of_class] = tree.learn_startup(early, smallest, source, keep)
     if not learned.mature:
@@ -92,14 +117,15 @@ def judge(options: argparse.Namespace) -> None:
         singles = engine.sql(queries.JUDGED)
     with open_engine(options.selected, options.spark) as engine:
         selected = engine.sql(queries.JUDGED)
-    verdicts = [evaluate.closed_loop(singles, selected, of_class) for of_class in CLASSES]
+    settings = utility_of(options)
+    verdicts = [evaluate.closed_loop(singles, selected, of_class, settings=settings) for of_class in CLASSES]
     for verdict in verdicts:
         print("\n".join(verdict.lines()))
     print("\n".join(evaluate.together(verdicts).lines()))
     places = set(singles.column("place").to_pylist())
     for group, is_member in PATH_GROUPS:
         if 0 < sum(map(is_member, places)) < len(places):
-            in_group = [evaluate.closed_loop(singles, selected, of_class, is_member) for of_class in CLASSES]
+            in_group = [evaluate.closed_loop(singles, selected, of_class, is_member, settings) for of_class in CLASSES]
             print(f"{group}:", *(it.lines()[0] for it in (*in_group, evaluate.together(in_group))), sep="\n  ")
     if short := evaluate.shortfalls(verdicts, options.at_least):
         sys.exit("\n".join(short))
@@ -114,7 +140,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--spark", metavar="MASTER", help="aggregate with Spark instead of DuckDB: local[2], spark://host:7077"
     )
 
-    one = commands.add_parser("learn", parents=[spark], help="learn rules from episodes")
+    frozen = argparse.ArgumentParser(add_help=False)
+    frozen.add_argument(
+        "--training", metavar="FILE", help="settings of the training (TOML); without it, losses do not count"
+    )
+
+    one = commands.add_parser("learn", parents=[spark, frozen], help="learn rules from episodes")
     one.add_argument("episodes", nargs="+", help="Parquet files of the telemetry, or directories with such files")
     one.add_argument("--out", required=True, help="output file for the rules (Lua)")
     one.add_argument("--seed", type=int, default=1, help="seed that selects the held-out paths [1]")
@@ -123,13 +154,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     one.set_defaults(run=learn)
 
-    two = commands.add_parser("evaluate", parents=[spark], help="compare rules with each algorithm on the same paths")
+    two = commands.add_parser(
+        "evaluate", parents=[spark, frozen], help="compare rules with each algorithm on the same paths"
+    )
     two.add_argument("--singles", nargs="+", required=True, help="episodes of the runs with one algorithm each")
     two.add_argument("--selected", nargs="+", required=True, help="episodes of the runs with the rules")
     two.add_argument(
         "--at-least", type=float, default=0.95, help="required share of the oracle's utility over all classes [0.95]"
     )
     two.set_defaults(run=judge)
+
+    three = commands.add_parser("dataset-options", help="print the options of millrace-lab dataset for a training file")
+    three.add_argument("part", choices=("training", "evaluation"), help="paths to learn from, or held-out paths")
+    three.add_argument("--training", metavar="FILE", required=True, help="settings of the training (TOML)")
+    three.set_defaults(run=print_dataset_options)
 
     options = parser.parse_args(arguments)
     options.run(options)

@@ -65,7 +65,11 @@ def is_moving(place: str) -> bool:
 
 
 def closed_loop(
-    singles: pa.Table, selected: pa.Table, of_class: str, wanted: Callable[[str], bool] = lambda _: True
+    singles: pa.Table,
+    selected: pa.Table,
+    of_class: str,
+    wanted: Callable[[str], bool] = lambda _: True,
+    settings: utility.UtilitySettings = utility.DEFAULT,
 ) -> Verdict:
     """Compares runs with rules with runs of each algorithm on the same paths, limited to the `wanted` paths.
 
@@ -75,8 +79,9 @@ def closed_loop(
         ValueError: no such path has both kinds of runs.
     """
     smallest = utility.smallest_rtts(singles, selected)
-    utilities = utility.absolute(singles, of_class, smallest)
-    with_rules = utility.absolute(_without_algorithm(selected), of_class, smallest)
+    random = utility.random_losses(singles, selected)
+    utilities = utility.absolute(singles, of_class, smallest, random, settings)
+    with_rules = utility.absolute(_without_algorithm(selected), of_class, smallest, random, settings)
     places = sorted(filter(wanted, utilities.keys() & with_rules.keys()))
     if not places:
         raise ValueError(f"{of_class}: no path has both runs with rules and runs with each algorithm")
@@ -111,6 +116,7 @@ def _without_algorithm(outcomes: pa.Table) -> pa.Table:
                 "rate_mbps": mean("rate_mbps"),
                 "mean_rtt_ms": mean("mean_rtt_ms"),
                 "min_rtt_ms": min(part["min_rtt_ms"] for part in parts),
+                "lost": mean("lost"),
                 "starved": mean("starved"),
                 "seconds": seconds,
             }

@@ -30,6 +30,7 @@ def _outcomes(condition: str) -> str:
         SUM(rate_mbps * active_s) / SUM(active_s) AS rate_mbps,
         SUM(mean_rtt_ms * active_s) / SUM(active_s) AS mean_rtt_ms,
         MIN(min_rtt_ms) AS min_rtt_ms,
+        COALESCE(SUM(lost * rate_mbps * active_s) / NULLIF(SUM(rate_mbps * active_s), 0), 0) AS lost,
         SUM(CASE WHEN player_starved THEN lasted_s ELSE 0.0 END) / SUM(lasted_s) AS starved,
         SUM(active_s) AS seconds,
         COUNT(*) AS episodes

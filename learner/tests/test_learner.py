@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -39,6 +40,7 @@ def episode(number: int, algorithm: str, rate: float, rtt: float, **others) -> d
         "active_s": 10.0,
         "rate_mbps": rate,
         "mean_rtt_ms": rtt,
+        "lost": 0.0,
         "player_starved": None,
     }
     return row | others
@@ -178,6 +180,27 @@ def test_held_out_paths_are_excluded_from_learning(tmp_path: Path) -> None:
     engine = write(tmp_path / "e.parquet", lossy_and_clean())
     with pytest.raises(ValueError, match="nothing to learn from"):
         learn_trees(engine, seed=1, held_out=1.0)
+
+
+def test_excess_loss_lowers_the_utility_and_random_loss_does_not(tmp_path: Path) -> None:
+    rows = []
+    for number, random in ((0, 0.0), (1, 0.03)):
+        for algorithm, rate, excess in (("cubic", 8.0, 0.0), ("vivace-loss", 9.0, 0.04)):
+            row = episode(number, algorithm, rate, 40.0, path={"loss": random}, lost=random + excess)
+            rows.append(row)
+    outcomes = write(tmp_path / "e.parquet", rows).sql(queries.OUTCOMES)
+    without = utility.normalised(outcomes, "bulk")
+    assert without.value == pytest.approx(np.array([[8 / 9, 1.0], [8 / 9, 1.0]]))
+    with_loss = utility.normalised(outcomes, "bulk", utility.UtilitySettings(loss_weight=5.0))
+    # 9 less a fifth is 7.2.
+    assert with_loss.value == pytest.approx(np.array([[1.0, 0.9], [1.0, 0.9]]))
+
+
+def test_random_loss_of_a_live_path_is_the_smallest_that_was_observed(tmp_path: Path) -> None:
+    rows = [episode(0, "cubic", 8.0, 40.0, lost=0.02), episode(0, "bbr", 8.0, 40.0, lost=0.06)]
+    live = [row | {"path": None} for row in rows]
+    outcomes = write(tmp_path / "e.parquet", live).sql(queries.OUTCOMES)
+    assert list(utility.random_losses(outcomes).values()) == [pytest.approx(0.02)]
 
 
 def test_closed_loop_compares_rules_with_each_algorithm(tmp_path: Path) -> None:

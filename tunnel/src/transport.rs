@@ -10,7 +10,10 @@ use boring::ssl::{SslContextBuilder, SslFiletype, SslMethod, SslVerifyMode};
 use boring::x509::X509;
 use millrace_cc::quiche_adapter;
 use millrace_cc::registry::{self, Algorithm};
-use millrace_config::{ConfigError, Credentials, DeniedClients, Source, TransportConfig};
+use millrace_config::{
+    ConfigError, Credentials, DeniedClients, INITIAL_CONGESTION_WINDOW_PACKETS, Source,
+    TransportConfig,
+};
 use millrace_wire::h3_connect::MAX_FIELD_SECTION_BYTES;
 
 use crate::address_validation::AddressValidation;
@@ -31,12 +34,6 @@ const MAX_UNI_STREAMS: u64 = 8;
 const UNI_WINDOW_BYTES: u64 = 64 << 10;
 /// Connection IDs kept in reserve, so that a path change finds one (RFC 9000, Section 5.1.1).
 const ACTIVE_CONNECTION_IDS: u64 = 4;
-/// Packets that may be in flight before the first acknowledgement. RFC 9002, Section 7.2
-/// recommends ten for a connection that stands for one; a tunnel's stands for all the TCP
-/// connections that it replaces, of which a browser alone opens six with ten packets each.
-/// They leave paced, not at once. With ten, the first segments of a video on the demo's link came
-/// at 3.9 and 7.1 Mbit/s.
-const INITIAL_WINDOW_PACKETS: usize = 32;
 /// How much larger a connection's first window is than a stream's. It only bounds what is on its
 /// way.
 const INITIAL_CONNECTION_WINDOWS: u64 = 16;
@@ -199,7 +196,7 @@ fn quic_config(
     config.set_max_send_udp_payload_size(usize::from(transport.max_udp_payload_bytes));
     config.discover_pmtu(true);
     config.set_pmtud_search_interval(transport.path_mtu_probe_interval);
-    config.set_initial_congestion_window_packets(INITIAL_WINDOW_PACKETS);
+    config.set_initial_congestion_window_packets(INITIAL_CONGESTION_WINDOW_PACKETS);
     config.set_active_connection_id_limit(ACTIVE_CONNECTION_IDS);
 
     let window = transport.initial_window_bytes;

@@ -11,6 +11,15 @@ const MAX_RTT_WINDOW_RTTS: u32 = 4;
 /// The queue is nearly empty while its delay is at most this share of its range (Section 2.2).
 const MAX_NEARLY_EMPTY_FRACTION: f64 = 0.1;
 
+/// Most that the comparison with that share may be off by rounding, for ranges below [`MAX_EXACT`].
+const ROUNDING_NS: f64 = 2.0;
+/// A day: all nanoseconds below it are exact in `f64`, with a fraction of more than ten bits.
+const MAX_EXACT: Duration = Duration::from_secs(86_400);
+
+fn nanos(span: Duration) -> u64 {
+    span.as_nanos() as u64
+}
+
 /// The queueing delay, from RTT samples.
 #[derive(Debug)]
 pub(super) struct Delay {
@@ -33,7 +42,6 @@ impl Default for Delay {
 
 impl Delay {
     pub(super) fn add(&mut self, now: Time, rtt: &RttSample) {
-        let nanos = |span: Duration| span.as_nanos() as u64;
         self.standing.set_window(nanos(rtt.smoothed / 2));
         self.max.set_window(nanos(rtt.smoothed * MAX_RTT_WINDOW_RTTS));
         self.min.add(now.as_nanos(), rtt.latest);
@@ -60,7 +68,13 @@ impl Delay {
         else {
             return true;
         };
-        queueing <= max.saturating_sub(min).mul_f64(MAX_NEARLY_EMPTY_FRACTION)
+        let range = max.saturating_sub(min);
+        // `mul_f64` is slow, and rounds to a nanosecond: it only matters near the limit.
+        let beyond_ns = nanos(queueing) as f64 - MAX_NEARLY_EMPTY_FRACTION * nanos(range) as f64;
+        match beyond_ns.abs() > ROUNDING_NS && range < MAX_EXACT {
+            true => beyond_ns < 0.0,
+            false => queueing <= range.mul_f64(MAX_NEARLY_EMPTY_FRACTION),
+        }
     }
 }
 
@@ -91,6 +105,29 @@ mod tests {
         assert_eq!(figures(&delay), (120, 20));
         add(&mut delay, 10_040, 150);
         assert_eq!(figures(&delay), (150, 30), "the 100 ms are more than ten seconds ago");
+    }
+
+    #[test]
+    fn nearly_empty_is_exact_near_the_limit() {
+        for (range_ns, ends_ns) in (1..4_000_u64).map(|step| (step * 7_919, step * 200_000_000_000))
+        {
+            let rtt = |ns: u64| {
+                let latest = Duration::from_millis(20) + Duration::from_nanos(ns);
+                RttSample { latest, smoothed: latest, variation: latest / 10, min: latest }
+            };
+            for queue_ns in (range_ns / 10).saturating_sub(4)..=(range_ns / 10 + 4).min(range_ns) {
+                let mut delay = Delay::default();
+                delay.add(Time::from_nanos(ends_ns), &rtt(0));
+                delay.add(Time::from_nanos(ends_ns), &rtt(range_ns));
+                // Half a round trip later: the standing RTT is the new sample.
+                delay.add(Time::from_nanos(ends_ns + 15_000_000), &rtt(queue_ns));
+                delay.standing.clear();
+                delay.standing.add(ends_ns + 15_000_000, rtt(queue_ns).latest);
+                let limit = Duration::from_nanos(range_ns).mul_f64(MAX_NEARLY_EMPTY_FRACTION);
+                let expected = Duration::from_nanos(queue_ns) <= limit;
+                assert_eq!(delay.is_queue_nearly_empty(), expected, "{queue_ns} of {range_ns}");
+            }
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ const MAX_WINDOW_RATIO: f64 = 1.5;
 pub(crate) struct LossWindow {
     config: LossWindowConfig,
     queued: bool,
+    /// The base RTT and the RTT from which on a queue stands.
+    queue_limit: (Duration, Duration),
     /// `None` before it begins.
     bound_bytes: Option<f64>,
     overflow: Option<Overflow>,
@@ -82,6 +84,7 @@ impl LossWindow {
         Self {
             config,
             queued: false,
+            queue_limit: (Duration::ZERO, MIN_QUEUE),
             bound_bytes: None,
             overflow: None,
             peak: PeakInFlight::default(),
@@ -100,8 +103,12 @@ impl LossWindow {
         mtu_bytes: u64,
     ) {
         if let Some(rtt) = event.rtt {
-            let limit = base_rtt.mul_f64(QUEUE_RTT_RATIO).max(base_rtt + MIN_QUEUE);
-            self.queued = rtt.latest.min(rtt.smoothed) > limit;
+            // The base RTT seldom changes, and `mul_f64` is slow.
+            if base_rtt != self.queue_limit.0 {
+                let limit = base_rtt.mul_f64(QUEUE_RTT_RATIO).max(base_rtt + MIN_QUEUE);
+                self.queue_limit = (base_rtt, limit);
+            }
+            self.queued = rtt.latest.min(rtt.smoothed) > self.queue_limit.1;
         }
         let smoothed = event.rtt.map(|rtt| rtt.smoothed);
         self.peak.add(event.now, smoothed, event.prior_in_flight_bytes);

@@ -31,6 +31,14 @@ struct Gap {
     lost: Option<(Time, Time)>,
 }
 
+/// Least that [`least_duration`] can be.
+const MIN_DURATION: Duration = Duration::from_millis(78);
+
+/// Whether `span` is long enough. Most spans are short: the duration is then not computed.
+fn is_long(span: Duration, rtt: &RttSample) -> bool {
+    span > MIN_DURATION && span > least_duration(rtt)
+}
+
 /// How long everything must be lost (RFC 9002, Section 7.6.1).
 fn least_duration(rtt: &RttSample) -> Duration {
     (rtt.smoothed + (4 * rtt.variation).max(GRANULARITY) + MAX_ACK_DELAY)
@@ -48,20 +56,19 @@ impl PersistentCongestion {
         rtt: Option<&RttSample>,
     ) -> bool {
         let Some(rtt) = rtt else { return false };
-        let least = least_duration(rtt);
         if self.newest.is_none() {
             self.newest = Some(now);
         }
         for packet in acked {
-            self.on_acked(packet.sent, least);
+            self.on_acked(packet.sent, rtt);
         }
-        lost.iter().any(|packet| self.on_lost(packet.sent, least))
+        lost.iter().any(|packet| self.on_lost(packet.sent, rtt))
     }
 
-    fn on_acked(&mut self, sent: Time, least: Duration) {
+    fn on_acked(&mut self, sent: Time, rtt: &RttSample) {
         let newest = *self.newest.get_or_insert(sent);
         if sent > newest {
-            if sent - newest > least {
+            if is_long(sent - newest, rtt) {
                 self.gap = Some(Gap { from: newest, to: sent, lost: None });
             }
             self.newest = Some(sent);
@@ -77,14 +84,14 @@ impl PersistentCongestion {
         }
     }
 
-    fn on_lost(&mut self, sent: Time, least: Duration) -> bool {
+    fn on_lost(&mut self, sent: Time, rtt: &RttSample) -> bool {
         let Some(gap) = &mut self.gap else { return false };
         if sent <= gap.from || sent >= gap.to {
             return false;
         }
         let (first, last) = gap.lost.map_or((sent, sent), |(a, b)| (a.min(sent), b.max(sent)));
         gap.lost = Some((first, last));
-        let found = last - first > least;
+        let found = is_long(last - first, rtt);
         if found {
             self.gap = None;
         }
@@ -106,6 +113,17 @@ mod tests {
 
     fn ms(at: u64) -> Time {
         Time::from_nanos(at * 1_000_000)
+    }
+
+    #[test]
+    fn no_duration_is_below_the_least() {
+        let none = RttSample {
+            latest: Duration::ZERO,
+            smoothed: Duration::ZERO,
+            variation: Duration::ZERO,
+            min: Duration::ZERO,
+        };
+        assert_eq!(least_duration(&none), MIN_DURATION);
     }
 
     fn event(congestion: &mut PersistentCongestion, acked: &[u64], lost: &[u64]) -> bool {

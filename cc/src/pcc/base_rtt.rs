@@ -46,6 +46,7 @@ pub(super) struct BaseRtt {
     memory: WindowedMin<Duration>,
     queue_free: WindowedMin<Duration>,
     headroom: Duration,
+    limits: RttLimits,
     peak: PeakInFlight,
     excursion: Option<RttExcursion>,
     trial: Option<WindowTrial>,
@@ -54,6 +55,15 @@ pub(super) struct BaseRtt {
     trial_pause: Duration,
     /// When the last RTT of a standing queue was seen.
     queued_at: Time,
+}
+
+/// What follows from the smallest RTTs. Kept, because each packet asks for it and they seldom change.
+#[derive(Clone, Copy, Debug, Default)]
+struct RttLimits {
+    /// The smallest RTT, and the time in s that the window covers by it.
+    horizon: Option<(Duration, f64)>,
+    /// The RTT without a queue, and the one from which on a queue stands.
+    standing_queue: Option<(Duration, Duration)>,
 }
 
 /// Steady RTTs beyond those of a path without a queue.
@@ -124,6 +134,7 @@ impl BaseRtt {
             memory,
             queue_free,
             headroom,
+            limits: RttLimits::default(),
             peak: PeakInFlight::default(),
             excursion: None,
             trial: None,
@@ -138,6 +149,7 @@ impl BaseRtt {
         let now = sample.now;
         self.memory.add(now.as_nanos(), sample.latest);
         self.queue_free.add(now.as_nanos(), sample.latest);
+        self.update_limits();
         self.peak.add(now, Some(sample.smoothed), sample.in_flight_bytes);
         let limit = self.standing_queue_rtt()?;
         let beyond = sample.latest > limit && sample.smoothed > limit;
@@ -193,12 +205,28 @@ impl BaseRtt {
             memory.clear();
             memory.add(now.as_nanos(), excursion.least);
         }
+        self.update_limits();
         excursion.rate_mbps
     }
 
     /// The smallest RTT of the path at a warm start, whose queue may stand.
     pub(super) fn begin_with(&mut self, now: Time, min_rtt: Duration) {
         self.queue_free.add(now.as_nanos(), min_rtt);
+        self.update_limits();
+    }
+
+    fn update_limits(&mut self) {
+        let (least, base) = (self.memory.get(), self.queue_free.get());
+        if self.limits.horizon.map(|(of, _)| of) != least {
+            let horizon_s = |least: Duration| (least * 3 / 2 + self.headroom).as_secs_f64();
+            self.limits.horizon = least.map(|least| (least, horizon_s(least)));
+        }
+        if self.limits.standing_queue.map(|(of, _)| of) != base {
+            let standing = |base: Duration| {
+                base.mul_f64(STANDING_QUEUE_RTT_RATIO).max(base + MIN_STANDING_QUEUE)
+            };
+            self.limits.standing_queue = base.map(|base| (base, standing(base)));
+        }
     }
 
     /// The RTT without a queue; `None` before the first sample.
@@ -208,13 +236,12 @@ impl BaseRtt {
 
     /// The RTT from which on a queue stands; `None` before the first sample.
     pub(super) fn standing_queue_rtt(&self) -> Option<Duration> {
-        let base = self.queue_free()?;
-        Some(base.mul_f64(STANDING_QUEUE_RTT_RATIO).max(base + MIN_STANDING_QUEUE))
+        self.limits.standing_queue.map(|(_, rtt)| rtt)
     }
 
-    /// The time that the window covers; `None` before the first sample.
-    pub(super) fn window_horizon(&self) -> Option<Duration> {
-        Some(self.memory.get()? * 3 / 2 + self.headroom)
+    /// The time that the window covers, s; `None` before the first sample.
+    pub(super) fn window_horizon_s(&self) -> Option<f64> {
+        self.limits.horizon.map(|(_, horizon_s)| horizon_s)
     }
 
     /// Most bytes in flight during a trial.
@@ -228,6 +255,10 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    fn horizon(base: &BaseRtt) -> Option<Duration> {
+        base.window_horizon_s().map(Duration::from_secs_f64)
+    }
 
     fn add(base: &mut BaseRtt, at_ms: u64, rtt: Duration, in_flight_bytes: u64) -> Option<Finding> {
         base.add(&RttContext {
@@ -252,7 +283,7 @@ mod tests {
     fn of_20_ms() -> BaseRtt {
         let mut base = BaseRtt::new(100 * MS);
         feed(&mut base, 0, 1_000, |_| 20 * MS);
-        assert_eq!(base.window_horizon(), Some(130 * MS));
+        assert_eq!(horizon(&base), Some(130 * MS));
         base
     }
 
@@ -265,14 +296,14 @@ mod tests {
         assert_eq!(base.trial_window_bytes(), Some(75_000), "less in flight is tried");
         let longer = Some(Finding::LongerPath { rate_mbps: 20.0 });
         assert_eq!(feed(&mut base, 1_560, 1_800, |_| 60 * MS), longer);
-        assert_eq!((base.queue_free(), base.window_horizon()), (Some(60 * MS), Some(190 * MS)));
+        assert_eq!((base.queue_free(), horizon(&base)), (Some(60 * MS), Some(190 * MS)));
         assert_eq!(base.trial_window_bytes(), None);
         assert_eq!(feed(&mut base, 2_000, 7_100, |_| 1_000 * MS), None);
         assert_eq!(base.trial_window_bytes(), Some(75_000), "five round trips are five seconds");
         feed(&mut base, 7_100, 11_100, |at| (1_000 + at % 50) as u32 * MS);
-        assert_eq!(base.window_horizon(), Some(1_600 * MS));
+        assert_eq!(horizon(&base), Some(1_600 * MS));
         feed(&mut base, 12_000, 12_020, |_| 20 * MS);
-        assert_eq!(base.window_horizon(), Some(130 * MS), "a shorter path immediately");
+        assert_eq!(horizon(&base), Some(130 * MS), "a shorter path immediately");
     }
 
     #[test]

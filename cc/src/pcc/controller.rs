@@ -132,13 +132,18 @@ impl Pcc {
         while let Some((id, outcome)) = self.intervals.pop_complete() {
             self.control.on_outcome(id, outcome);
         }
-        let limit = (self.rtt() * TIMEOUT_RTTS).max(MIN_TIMEOUT);
-        if self.config.interval_timeout && self.intervals.is_overdue(now, limit) {
+        if self.config.interval_timeout && self.is_overdue(now) {
             self.time_out(now);
         }
         if !self.intervals.is_open() {
             self.rate = self.idle_rate();
         }
+    }
+
+    /// Whether an interval has waited for feedback for longer than T_timeout.
+    fn is_overdue(&self, now: Time) -> bool {
+        let waited = self.intervals.longest_wait(now);
+        waited > MIN_TIMEOUT && waited > self.rtt() * TIMEOUT_RTTS
     }
 
     fn begin_start_up(&mut self) {
@@ -391,12 +396,12 @@ impl Pcc {
                 .max(self.start.initial_window_bytes)
                 .max(MIN_WINDOW_PACKETS * self.mtu_bytes);
         }
-        let time = match self.path_window.horizon() {
-            Some(horizon) => horizon,
-            None => (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM),
+        let time_s = match self.path_window.horizon_s() {
+            Some(horizon_s) => horizon_s,
+            None => (rtt * WINDOW_RTTS).max(rtt + MIN_WINDOW_HEADROOM).as_secs_f64(),
         };
         // Called for each packet: exact arithmetic would dominate the cost.
-        let window = self.rate.bits_per_s() as f64 / 8.0 * time.as_secs_f64();
+        let window = self.rate.bits_per_s() as f64 / 8.0 * time_s;
         (window as u64).max(MIN_WINDOW_PACKETS * self.mtu_bytes)
     }
 }

@@ -301,10 +301,10 @@ impl Intervals {
         Some((interval.id, interval.outcome(interval.closed?)))
     }
 
-    /// Whether a closed interval has waited for longer than `limit`.
-    pub(super) fn is_overdue(&self, now: Time, limit: Duration) -> bool {
-        let late = |closed: Time| now.since(closed) > limit;
-        self.waiting.front().is_some_and(|oldest| oldest.closed.is_some_and(late))
+    /// How long the oldest interval has waited for feedback since it was closed; zero if it is open.
+    pub(super) fn longest_wait(&self, now: Time) -> Duration {
+        let closed = self.waiting.front().and_then(|oldest| oldest.closed);
+        closed.map_or(Duration::ZERO, |closed| now.since(closed))
     }
 
     /// Removes all intervals: their measurements are obsolete.

@@ -94,13 +94,13 @@ fn memory_of_judged_intervals_is_used_again() {
 }
 
 #[test]
-fn interval_without_feedback_becomes_overdue_and_memory_is_bounded() {
+fn wait_of_an_interval_without_feedback_is_known_and_memory_is_bounded() {
     let mut intervals = Intervals::default();
     send(&mut intervals, 0..1000);
     assert!(intervals.waiting.len() <= MAX_WAITING_INTERVALS);
     let now = sent(1000).time;
-    assert!(intervals.is_overdue(now, Duration::from_millis(100)));
-    assert!(!intervals.is_overdue(now, Duration::from_millis(200)));
+    // The oldest of sixteen intervals of 10 ms, of which the last is open, ended at 850 ms.
+    assert_eq!(intervals.longest_wait(now), Duration::from_millis(150));
 }
 
 #[test]

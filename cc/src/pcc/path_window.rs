@@ -95,9 +95,9 @@ impl PathWindow {
         Some(self.base_rtt.as_ref()?.standing_queue_rtt()?.as_secs_f64())
     }
 
-    /// The time that the window covers, by the base RTT.
-    pub(super) fn horizon(&self) -> Option<Duration> {
-        self.base_rtt.as_ref().and_then(BaseRtt::window_horizon)
+    /// The time that the window covers by the base RTT, s.
+    pub(super) fn horizon_s(&self) -> Option<f64> {
+        self.base_rtt.as_ref().and_then(BaseRtt::window_horizon_s)
     }
 
     /// `window_bytes`, bounded.

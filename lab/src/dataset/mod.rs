@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use millrace_cc::registry::{self, Algorithm, Spec};
 use millrace_cc::{ControllerConfig, PathModel, Time};
+use millrace_config::INITIAL_CONGESTION_WINDOW_PACKETS;
 use millrace_mcc::rules::{Choice, LuaRules, SelectionRules};
 use millrace_mcc::{
     Class, Config, ConnectionRecord, Episode, PathUpdate, RuleInput, RulesText, Selector,
@@ -20,7 +21,7 @@ use millrace_mcc::{
 };
 use millrace_sim::{DataSource, FlowSetup, NoObserver, Setup, Supervisor, run_supervised};
 
-pub use path::{DatasetPath, TraceSplit};
+pub use path::{DatasetPath, RecordedLinks, TraceSplit};
 
 use crate::interrupt;
 use crate::output;
@@ -38,8 +39,6 @@ const SEGMENT_DURATION: Duration = Duration::from_secs(2);
 const SEGMENT_RATE_SHARE: f64 = 0.5;
 /// Interval between two batches of the Selector.
 const EVALUATION_INTERVAL: Duration = Duration::from_millis(50);
-/// Initial window of the tunnel.
-const INITIAL_WINDOW_PACKETS: u64 = 32;
 
 /// Options of `millrace-lab dataset`.
 #[derive(Debug, Args)]
@@ -68,6 +67,9 @@ pub struct DatasetOptions {
     /// Recorded links to use; a third, drawn by --split-seed, is held out from training
     #[arg(long, value_enum, default_value = "all")]
     recorded: TraceSplit,
+    /// Share of the paths that use a recorded link
+    #[arg(long, default_value_t = path::RECORDED_SHARE, value_parser = recorded_share)]
+    recorded_share: f64,
     /// Seed of the split of the recorded links
     #[arg(long, default_value_t = 1)]
     split_seed: u64,
@@ -82,6 +84,11 @@ pub struct DatasetOptions {
 /// One algorithm of each kind, and the best algorithm of each scenario.
 const DEFAULT_ALGORITHMS: &str =
     "cubic,bbr,bbr3,westwood,illinois,copa,vegas,vivace-latency,vivace-loss,proteus-p,iris-min";
+
+fn recorded_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "not a share; allowed: 0 to 1".to_owned())
+}
 
 /// Draws the paths, runs the algorithms on them, and writes the episodes.
 ///
@@ -98,8 +105,9 @@ pub fn run(options: &DatasetOptions) -> Result<()> {
     let traces = Traces::find(options.traces.as_deref());
     let directory = traces.directory();
     let recorded = path::recorded(directory).with_context(|| directory.display().to_string())?;
-    let recorded = path::split(recorded, options.recorded, options.split_seed);
-    match recorded.as_slice() {
+    let names = path::split(recorded, options.recorded, options.split_seed);
+    let recorded = RecordedLinks { names, share: options.recorded_share };
+    match recorded.names.as_slice() {
         [] => output::error_line(format_args!(
             "no recorded links below {}: no path uses one",
             directory.display()
@@ -237,7 +245,7 @@ fn run_path(
             let seed = path.number ^ (round << 32);
             let first = FlowSetup {
                 source: source.clone(),
-                initial_window_packets: INITIAL_WINDOW_PACKETS,
+                initial_window_packets: INITIAL_CONGESTION_WINDOW_PACKETS as u64,
                 ..FlowSetup::bulk(Arc::clone(&supervisor.controllers[0]))
             };
             let mut flows = vec![first];

@@ -27,8 +27,8 @@ const LOSSLESS_SHARE: f64 = 0.4;
 const NO_JITTER_SHARE: f64 = 0.7;
 /// Share of the paths without competing flows.
 const NO_RIVALS_SHARE: f64 = 0.75;
-/// Share of the paths over a recorded link.
-const RECORDED_SHARE: f64 = 0.15;
+/// Share of the paths over a recorded link, unless an option sets another one.
+pub(super) const RECORDED_SHARE: f64 = 0.15;
 /// Share of the other paths whose round trip changes repeatedly, as in Vivace's Figure 12.
 const CHANGING_RTT_SHARE: f64 = 0.15;
 /// Range of the intervals between these changes.
@@ -117,9 +117,19 @@ pub(super) fn split(mut names: Vec<String>, part: TraceSplit, seed: u64) -> Vec<
     chosen
 }
 
+/// Recorded links to draw from, and the share of the paths that use one.
+#[derive(Debug, Clone)]
+pub struct RecordedLinks {
+    /// Names of the links.
+    pub names: Vec<String>,
+    /// Share, 0 to 1.
+    pub share: f64,
+}
+
 /// Draws a path. The same seed and number always give the same path.
 #[must_use]
-pub fn draw(seed: u64, number: u64, traces: &[String]) -> DatasetPath {
+pub fn draw(seed: u64, number: u64, recorded: &RecordedLinks) -> DatasetPath {
+    let traces = &recorded.names;
     let mut random = Pcg64Mcg::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     // 53 bits, the precision of an f64.
     let mut even = || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
@@ -131,7 +141,7 @@ pub fn draw(seed: u64, number: u64, traces: &[String]) -> DatasetPath {
         std::array::from_fn(|_| even());
     let moves_every_s =
         RTT_CHANGE_INTERVAL_S[0] + even() * (RTT_CHANGE_INTERVAL_S[1] - RTT_CHANGE_INTERVAL_S[0]);
-    let trace = (is_recorded < RECORDED_SHARE && !traces.is_empty())
+    let trace = (is_recorded < recorded.share && !traces.is_empty())
         .then(|| traces[(trace * traces.len() as f64) as usize].clone());
     let is_moving = is_moving < CHANGING_RTT_SHARE && trace.is_none();
     DatasetPath {
@@ -207,9 +217,28 @@ mod tests {
         assert!(split(Vec::new(), TraceSplit::HeldOut, 1).is_empty());
     }
 
+    fn recorded(share: f64) -> RecordedLinks {
+        let names = vec!["throughput/a".to_owned(), "throughput/b".to_owned()];
+        RecordedLinks { names, share }
+    }
+
+    #[test]
+    fn more_recorded_links_leave_the_other_paths_as_they_are() {
+        let (few, more) = (recorded(0.15), recorded(0.2));
+        let mut counts = (0, 0);
+        for number in 0..2000 {
+            let (a, b) = (draw(7, number, &few), draw(7, number, &more));
+            counts.0 += u32::from(a.trace.is_some());
+            counts.1 += u32::from(b.trace.is_some());
+            assert!(a == b || a.trace.is_none() && b.trace.is_some(), "{number}");
+        }
+        assert!((250..350).contains(&counts.0) && (360..440).contains(&counts.1), "{counts:?}");
+        assert!(draw(7, 0, &recorded(1.0)).trace.is_some());
+    }
+
     #[test]
     fn drawn_paths_cover_ranges_and_are_reproducible() {
-        let traces = ["throughput/a".to_owned(), "throughput/b".to_owned()];
+        let traces = recorded(RECORDED_SHARE);
         let paths: Vec<DatasetPath> = (0..2000).map(|number| draw(7, number, &traces)).collect();
         assert_eq!(paths[1234], draw(7, 1234, &traces));
         assert_ne!(paths[0].rate_mbps, draw(8, 0, &traces).rate_mbps);

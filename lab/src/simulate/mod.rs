@@ -143,4 +143,6 @@ impl OfferedLoad {
 }
 
 #[cfg(test)]
+mod mcc_tests;
+#[cfg(test)]
 mod tests;

@@ -1,19 +1,28 @@
-//! What each congestion controller costs for a packet that is sent and acknowledged, in
-//! instructions: those do not depend on how busy the machine is.
+//! What each congestion controller costs for a packet that is sent and acknowledged: in time, which has a limit, and in
+//! instructions, which do not depend on how busy the machine is.
 
 use std::path::Path as FilePath;
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use comfy_table::Table;
-use millrace_cc::Time;
+use millrace_cc::{ControllerConfig, Time};
 use millrace_replay::{ClosedLoop, Path, algorithms, unknown_path};
 use serde::Serialize;
 
 const PACKET_BYTES: u64 = 1350;
 /// Two lengths of the same run: their difference is the steady state alone.
 const PACKETS: [u64; 2] = [20_000, 40_000];
+/// Packets before the time is measured: about ten seconds of the path.
+const WARM_UP_PACKETS: u64 = 100_000;
+/// Packets of a measurement of time.
+const TIMED_PACKETS: u64 = 300_000;
+/// Measurements of time, of which the median counts.
+const ROUNDS: usize = 9;
+/// Most time that an algorithm may take for a packet, without the closed loop's.
+const MAX_OWN_NS: f64 = 100.0;
 /// The algorithm that decides nothing: what the closed loop itself takes.
 const BASELINE: &str = "constant";
 
@@ -29,33 +38,46 @@ pub struct ControllersOptions {
 struct Cost {
     algorithm: &'static str,
     instructions_per_packet: f64,
+    /// Median.
+    ns_per_packet: f64,
 }
 
-/// Counts with callgrind.
+/// Counts with callgrind, and measures time.
 ///
 /// # Errors
-/// When valgrind is missing or an algorithm fails.
+/// When valgrind is missing, an algorithm fails, or takes more than [`MAX_OWN_NS`].
 pub fn run(options: &ControllersOptions) -> Result<()> {
     if let Some([name, packets]) = options.replay.as_deref() {
         return replay(name, packets.parse().context("PACKETS is not a number")?);
     }
-    let costs =
-        algorithms().iter().map(|config| cost(config.name())).collect::<Result<Vec<_>>>()?;
-    let loop_itself = costs
-        .iter()
-        .find(|cost| cost.algorithm == BASELINE)
-        .map_or(0.0, |cost| cost.instructions_per_packet);
+    let costs = algorithms().iter().map(|config| cost(&**config)).collect::<Result<Vec<_>>>()?;
+    let of_loop = costs.iter().find(|cost| cost.algorithm == BASELINE);
+    let (loop_instructions, loop_ns) =
+        of_loop.map_or((0.0, 0.0), |cost| (cost.instructions_per_packet, cost.ns_per_packet));
     let mut table = Table::new();
-    table.set_header(["algorithm", "instructions a packet", "without the loop's"]);
-    for Cost { algorithm, instructions_per_packet: count } in &costs {
-        let own = count - loop_itself;
-        table.add_row([(*algorithm).to_owned(), format!("{count:.0}"), format!("{own:.0}")]);
+    table.set_header(["algorithm", "instructions a packet", "without the loop's", "ns without it"]);
+    let mut slow = Vec::new();
+    for Cost { algorithm, instructions_per_packet: count, ns_per_packet } in &costs {
+        let (own, own_ns) = (count - loop_instructions, ns_per_packet - loop_ns);
+        table.add_row([
+            (*algorithm).to_owned(),
+            format!("{count:.0}"),
+            format!("{own:.0}"),
+            format!("{own_ns:.0}"),
+        ]);
+        if own_ns > MAX_OWN_NS {
+            slow.push(format!("{algorithm} takes {own_ns:.0} ns"));
+        }
     }
     println!("{table}");
     let results = FilePath::new("target/bench/controllers.json");
     std::fs::create_dir_all("target/bench")?;
     std::fs::write(results, serde_json::to_string_pretty(&costs)?)
-        .with_context(|| format!("writing {}", results.display()))
+        .with_context(|| format!("writing {}", results.display()))?;
+    if !slow.is_empty() {
+        bail!("{} for a packet; the limit is {MAX_OWN_NS} ns", slow.join(", "));
+    }
+    Ok(())
 }
 
 fn replay(name: &str, packets: u64) -> Result<()> {
@@ -69,11 +91,28 @@ fn replay(name: &str, packets: u64) -> Result<()> {
     Ok(())
 }
 
-fn cost(algorithm: &'static str) -> Result<Cost> {
+fn cost(config: &dyn ControllerConfig) -> Result<Cost> {
+    let algorithm = config.name();
     let [short, long] = PACKETS.map(|packets| count(algorithm, packets));
     let packets = (PACKETS[1] - PACKETS[0]) as f64;
     let instructions_per_packet = (long? as f64 - short? as f64) / packets;
-    Ok(Cost { algorithm, instructions_per_packet })
+    Ok(Cost { algorithm, instructions_per_packet, ns_per_packet: time_ns(config) })
+}
+
+/// Median time of a packet, ns.
+fn time_ns(config: &dyn ControllerConfig) -> f64 {
+    let mut controller = config.build(Time::ZERO, &unknown_path(PACKET_BYTES, 1));
+    let mut path = ClosedLoop::new(Path::ORDINARY, PACKET_BYTES, Time::ZERO, 0);
+    path.run_packets(&mut *controller, WARM_UP_PACKETS);
+    let mut rounds: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let began = Instant::now();
+            path.run_packets(&mut *controller, TIMED_PACKETS);
+            began.elapsed().as_nanos() as f64 / TIMED_PACKETS as f64
+        })
+        .collect();
+    rounds.sort_by(f64::total_cmp);
+    rounds[ROUNDS / 2]
 }
 
 fn count(algorithm: &str, packets: u64) -> Result<u64> {

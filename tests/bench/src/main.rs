@@ -51,7 +51,7 @@ enum Action {
     Connections(Box<connections::ConnectionsOptions>),
     /// How evenly packets leave at a rate that is set
     Pace(pace::Pace),
-    /// Instructions that each congestion controller takes for a packet
+    /// Time and instructions that each congestion controller takes for a packet
     Controllers(controllers::ControllersOptions),
     /// What selecting algorithms costs beside the data path
     Mcc(mcc::MccOptions),

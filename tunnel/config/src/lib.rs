@@ -64,7 +64,7 @@ pub use server_limits::ServerLimits;
 pub use servers::TunnelServer;
 pub use source::Source;
 pub use tcp_timeouts::TcpTimeouts;
-pub use transport::TransportConfig;
+pub use transport::{INITIAL_CONGESTION_WINDOW_PACKETS, TransportConfig};
 pub use trusted_proxies::TrustedProxies;
 pub use value::{Host, HostPort};
 

@@ -5,6 +5,15 @@ use std::time::Duration;
 
 use crate::{Class, ConfigError, CongestionControl, Source};
 
+/// Packets that may be in flight before the first acknowledgement. RFC 9002, Section 7.2
+/// recommends ten for a connection that stands for one; a tunnel's stands for all the TCP
+/// connections that it replaces, of which a browser alone opens six with ten packets each.
+/// They leave paced, not at once. With ten, the first segments of a video on the demo's link came
+/// at 3.9 and 7.1 Mbit/s.
+///
+/// MCC's training set and the scenarios that evaluate its learned rules begin with the same window.
+pub const INITIAL_CONGESTION_WINDOW_PACKETS: usize = 32;
+
 /// The keys of `[tunnel]` that client and server share.
 ///
 /// All windows and the memory cap are in bytes. A window must hold rate x round trip to fill a

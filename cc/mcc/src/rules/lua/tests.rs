@@ -15,12 +15,16 @@ fn chosen(text: &str, input: &RuleInput) -> Option<String> {
 
 #[test]
 fn paper_rule_selects_by_loss() {
-    let text = include_str!("../../../rules/paper.lua");
     let input = |loss: f64| RuleInput { loss, smoothed_rtt_ms: 30.0, ..RuleInput::default() };
-    assert_eq!(chosen(text, &input(0.04)).unwrap(), "westwood");
-    assert_eq!(chosen(text, &input(0.005)).unwrap(), "bbr");
-    // No choice before the first RTT sample.
-    assert_eq!(chosen(text, &RuleInput { loss: 0.0, ..RuleInput::default() }), None);
+    for text in [
+        include_str!("../../../rules/paper-published.lua"),
+        include_str!("../../../rules/paper.lua"),
+    ] {
+        assert_eq!(chosen(text, &input(0.04)).unwrap(), "westwood");
+        assert_eq!(chosen(text, &input(0.005)).unwrap(), "bbr");
+        // No choice before the first RTT sample.
+        assert_eq!(chosen(text, &RuleInput { loss: 0.0, ..RuleInput::default() }), None);
+    }
 }
 
 #[test]
@@ -204,5 +208,5 @@ fn shipped_rules_pass_their_tests_and_name_known_algorithms() {
         }
         files += 1;
     }
-    assert_eq!(files, 5);
+    assert_eq!(files, 6);
 }
