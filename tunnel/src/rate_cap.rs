@@ -105,6 +105,7 @@ fn needs(report: &PlayerReport) -> PlayerNeeds {
         |kbps: Option<u64>| kbps.map(|kbps| Bandwidth::from_bits_per_s(kbps.saturating_mul(1000)));
     PlayerNeeds {
         buffer: report.buffer_ms.map(Duration::from_millis),
+        rate: rate(report.bitrate_kbps),
         top_rate: rate(report.top_bitrate_kbps),
         requested_rate: rate(report.requested_kbps),
         is_urgent: report.urgent,
@@ -153,11 +154,13 @@ mod tests {
         let urgent = PlayerReport { urgent: true, ..report(15_000) };
         let live = PlayerReport { live: true, ..report(15_000) };
         let unknown = PlayerReport { top_bitrate_kbps: None, ..report(15_000) };
+        let low_rung = PlayerReport { bitrate_kbps: Some(7999), ..report(15_000) };
         for (next, result) in [
             (None, RateCapResult::NoReport),
             (Some(urgent), RateCapResult::Urgent),
             (Some(live), RateCapResult::Live),
             (Some(unknown), RateCapResult::UnknownTopRate),
+            (Some(low_rung), RateCapResult::BelowTopRate),
             (Some(report(9999)), RateCapResult::LowBuffer),
         ] {
             let mut cap = FlowRateCap::new(now);
@@ -174,7 +177,8 @@ mod tests {
         let mut cap = FlowRateCap::new(start);
         cap.on_request(Some(&report(10_100)), start);
         cap.take(100_000, start);
-        assert_eq!(cap.ready(start), Some(at(start, 67 + 5).min(at(start, 100))));
+        // 100,000 bytes take 66.7 ms, and a portion is 5 ms.
+        assert_eq!(cap.ready(start).map(|at| (at - start).as_millis()), Some(71));
         cap.take(100_000, start);
         assert_eq!(cap.ready(start), Some(at(start, 100)), "not later than the cap's end");
         assert_eq!(cap.allowed_bytes(at(start, 99)), 0);

@@ -353,7 +353,7 @@ mod tests {
             let mut driver = Driver::new();
             (0..41).for_each(|_| driver.send(0));
             driver.acked = lost;
-            (lost..40).for_each(|_| drop(driver.ack(100, Duration::ZERO)));
+            (lost..40).for_each(|_| _ = driver.ack(100, Duration::ZERO));
             let lost: Vec<_> = (0..lost)
                 .map(|number| LostPacket { number, sent: Time::ZERO, bytes: 1500 })
                 .collect();

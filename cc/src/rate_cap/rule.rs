@@ -16,6 +16,8 @@ const MIN_RATE: Bandwidth = Bandwidth::from_bits_per_s(100_000);
 pub struct PlayerNeeds {
     /// Media in its buffer (CMCD `bl`).
     pub buffer: Option<Duration>,
+    /// The bitrate of what it asks for (CMCD `br`).
+    pub rate: Option<Bandwidth>,
     /// The highest bitrate that it may ask for (CMCD `tb`).
     pub top_rate: Option<Bandwidth>,
     /// The most throughput that it asks for (CMCD `rtp`).
@@ -44,6 +46,8 @@ pub enum Uncapped {
     Urgent,
     /// The highest bitrate is not known.
     UnknownTopRate,
+    /// It asks for less than the highest bitrate: with a cap it would measure less of a path that has become faster.
+    BelowTopRate,
     /// The buffer has less than [`MIN_BUFFER`], or its level is not known.
     LowBuffer,
 }
@@ -62,6 +66,9 @@ impl RateCap {
         }
         let top_rate = needs.top_rate.filter(|rate| *rate > Bandwidth::ZERO);
         let top_rate = top_rate.ok_or(Uncapped::UnknownTopRate)?;
+        if needs.rate.is_some_and(|rate| rate < top_rate) {
+            return Err(Uncapped::BelowTopRate);
+        }
         let lasts = needs.buffer.and_then(|buffer| buffer.checked_sub(MIN_BUFFER));
         let lasts = lasts.ok_or(Uncapped::LowBuffer)?;
         let requested_rate = needs.requested_rate.unwrap_or(Bandwidth::ZERO);
@@ -81,6 +88,7 @@ mod tests {
     fn needs() -> PlayerNeeds {
         PlayerNeeds {
             buffer: Some(Duration::from_millis(13_500)),
+            rate: Some(kbps(3500)),
             top_rate: Some(kbps(3500)),
             requested_rate: Some(kbps(1300)),
             ..PlayerNeeds::default()
@@ -105,6 +113,7 @@ mod tests {
             (PlayerNeeds { is_urgent: true, ..needs() }, Uncapped::Urgent),
             (PlayerNeeds { top_rate: None, ..needs() }, Uncapped::UnknownTopRate),
             (PlayerNeeds { top_rate: Some(kbps(0)), ..needs() }, Uncapped::UnknownTopRate),
+            (PlayerNeeds { rate: Some(kbps(3499)), ..needs() }, Uncapped::BelowTopRate),
             (PlayerNeeds { buffer: None, ..needs() }, Uncapped::LowBuffer),
             (
                 PlayerNeeds { buffer: Some(Duration::from_millis(9999)), ..needs() },
@@ -125,9 +134,11 @@ mod tests {
 
     #[test]
     fn cap_never_starves_a_player() {
-        let tiny = PlayerNeeds { top_rate: Some(kbps(1)), requested_rate: None, ..needs() };
+        let tiny =
+            PlayerNeeds { rate: None, top_rate: Some(kbps(1)), requested_rate: None, ..needs() };
         assert_eq!(rate(&tiny), MIN_RATE);
-        let huge = PlayerNeeds { top_rate: Some(Bandwidth::from_bits_per_s(u64::MAX)), ..needs() };
+        let most = Some(Bandwidth::from_bits_per_s(u64::MAX));
+        let huge = PlayerNeeds { rate: most, top_rate: most, ..needs() };
         assert_eq!(rate(&huge), Bandwidth::from_bits_per_s(u64::MAX));
     }
 }

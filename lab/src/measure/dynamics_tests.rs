@@ -25,6 +25,7 @@ fn record(capacity: f64, flows: &[&[f64]]) -> RunRecord {
         packets: vec![(100, 0); seconds.len() * SAMPLES_PER_SECOND],
         peak_in_flight_bytes: 0,
         epochs: None,
+        shown_kbps: Vec::new(),
     };
     RunRecord {
         capacity_mbps: vec![capacity; length],

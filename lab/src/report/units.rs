@@ -38,7 +38,7 @@ const SHARES: [&str; 12] = [
 ];
 
 /// Where the spelling alone would not read well.
-const NAMES: [(&str, &str); 33] = [
+const NAMES: [(&str, &str); 34] = [
     ("qoe_lin", "QoE_lin"),
     ("qoe_lin_without_switches", "QoE_lin without changes"),
     ("goodput_mbps", "Goodput"),

@@ -21,7 +21,7 @@ pub const OF_LINK: [(&str, &str); 13] = [
 ];
 
 /// Meanings of a flow's figures; `rtt_ms` stands for `rtt_ms.mean` and its like.
-pub const OF_FLOW: [(&str, &str); 47] = [
+pub const OF_FLOW: [(&str, &str); 48] = [
     (
         "goodput_mbps",
         "Bytes of UDP payload that arrived for the first time; in the emulator what the player's socket received, of a \

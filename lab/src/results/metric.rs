@@ -1,7 +1,7 @@
 //! Names of the figures. `meanings.rs` says what each is.
 
 /// Figures of a flow.
-pub const OF_FLOW: [&str; 62] = [
+pub const OF_FLOW: [&str; 63] = [
     "goodput_mbps",
     "throughput_mbps",
     "utilisation",

@@ -17,6 +17,8 @@ label! {
         Urgent = "urgent",
         /// The highest bitrate is not known (`tb`).
         UnknownTopRate = "unknown_top_rate",
+        /// The request is for less than the highest bitrate (`br`).
+        BelowTopRate = "below_top_rate",
         /// The buffer has less than 10 s, or its level is not known (`bl`).
         LowBuffer = "low_buffer",
     }
@@ -28,6 +30,7 @@ impl From<Uncapped> for RateCapResult {
             Uncapped::Live => Self::Live,
             Uncapped::Urgent => Self::Urgent,
             Uncapped::UnknownTopRate => Self::UnknownTopRate,
+            Uncapped::BelowTopRate => Self::BelowTopRate,
             Uncapped::LowBuffer => Self::LowBuffer,
         }
     }

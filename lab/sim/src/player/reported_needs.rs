@@ -23,6 +23,7 @@ pub(super) fn reported_needs(
     let requested_kbps = ((requested_kbps / 100.0).floor() + 1.0) * 100.0;
     PlayerNeeds {
         buffer: Some(level),
+        rate: Some(Bandwidth::from_bits_per_s(1000 * ladder.rungs[rung].kbps)),
         top_rate: ladder.rungs.last().map(|rung| Bandwidth::from_bits_per_s(1000 * rung.kbps)),
         requested_rate: Some(Bandwidth::from_mbps(requested_kbps / 1e3)),
         is_urgent,
