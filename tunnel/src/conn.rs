@@ -20,7 +20,7 @@ use crate::fault::Fault;
 use crate::flow_info::{ConnectionCounts, ControllerInfo, FlowInfo, FlowSeen};
 use crate::memory::HeldBytes;
 use crate::metrics::WorkerCounters;
-use crate::outbox::{Outbox, Path, Sender};
+use crate::outbox::{Outbox, OutboxSender, PacketPath};
 use crate::path_mtu::PathMtu;
 use crate::progress::SendProgress;
 use crate::qlog::{QlogError, QlogSink, Trace};
@@ -278,13 +278,13 @@ impl Conn {
             };
             so_far.bytes += len;
             so_far.packets += 1;
-            let path = Path { to: path.to, from: path.from };
+            let path = PacketPath { to: path.to, from: path.from };
             outbox.add(self.id, path, len, max_segments);
         }
     }
 
     /// Packets that it has handed over have left.
-    pub(crate) fn on_sent(&mut self, sent: &Sender, now: Instant) {
+    pub(crate) fn on_sent(&mut self, sent: &OutboxSender, now: Instant) {
         if let Some((path, bytes)) = sent.refused {
             self.path_mtu.refuse(path.to, path.from.ip(), bytes);
         }

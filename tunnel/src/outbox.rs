@@ -24,15 +24,15 @@ const MAX_COMPARED_MESSAGES: usize = 16;
 
 /// Where a packet comes from and goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Path {
+pub(crate) struct PacketPath {
     pub(crate) to: SocketAddr,
     pub(crate) from: SocketAddr,
 }
 
 /// Datagrams of one size to one destination; the last may be shorter.
 #[derive(Debug)]
-struct Message {
-    path: Path,
+struct OutboxMessage {
+    path: PacketPath,
     segment: usize,
     segments: usize,
     bytes: usize,
@@ -44,7 +44,7 @@ struct Message {
 
 /// A run of packets of one sender in one message.
 #[derive(Debug)]
-struct Part {
+struct OutboxPart {
     message: usize,
     sender: usize,
     bytes: Range<usize>,
@@ -52,11 +52,11 @@ struct Part {
 
 /// A connection with packets in the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sender {
+pub(crate) struct OutboxSender {
     pub(crate) conn: ConnId,
     pub(crate) bytes: usize,
     /// The size of its packets that the local interface has refused, if it has.
-    pub(crate) refused: Option<(Path, usize)>,
+    pub(crate) refused: Option<(PacketPath, usize)>,
     /// The message that its newest packet is in.
     newest_message: usize,
 }
@@ -66,9 +66,9 @@ pub(crate) struct Sender {
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
     end: usize,
-    messages: Vec<Message>,
-    parts: Vec<Part>,
-    senders: Vec<Sender>,
+    messages: Vec<OutboxMessage>,
+    parts: Vec<OutboxPart>,
+    senders: Vec<OutboxSender>,
     /// Messages that have left.
     sent: usize,
     is_full: bool,
@@ -113,11 +113,11 @@ impl Outbox {
     }
 
     /// Adds the packet of `len` bytes that was written into [`Outbox::room`].
-    pub(crate) fn add(&mut self, conn: ConnId, path: Path, len: usize, max_segments: usize) {
+    pub(crate) fn add(&mut self, conn: ConnId, path: PacketPath, len: usize, max_segments: usize) {
         let sender = self.sender(conn);
         let start = self.senders[sender].newest_message;
         let message = self.matching(start, sender, path, len).unwrap_or_else(|| {
-            self.messages.push(Message {
+            self.messages.push(OutboxMessage {
                 path,
                 segment: len,
                 segments: 0,
@@ -142,7 +142,7 @@ impl Outbox {
             Some(last) if (last.message, last.sender) == (message, sender) => {
                 last.bytes.end = bytes.end;
             }
-            _ => self.parts.push(Part { message, sender, bytes }),
+            _ => self.parts.push(OutboxPart { message, sender, bytes }),
         }
         // Without offload each message is full, and they leave together.
         self.is_full |= is_message_full && max_segments > 1
@@ -153,15 +153,15 @@ impl Outbox {
     /// The place of a connection among the senders.
     fn sender(&mut self, conn: ConnId) -> usize {
         self.senders.iter().rposition(|sender| sender.conn == conn).unwrap_or_else(|| {
-            self.senders.push(Sender { conn, bytes: 0, refused: None, newest_message: 0 });
+            self.senders.push(OutboxSender { conn, bytes: 0, refused: None, newest_message: 0 });
             self.senders.len() - 1
         })
     }
 
     /// A message from `start` on that takes the packet, so that the order of a sender's packets stays.
-    fn matching(&self, start: usize, sender: usize, path: Path, len: usize) -> Option<usize> {
+    fn matching(&self, start: usize, sender: usize, path: PacketPath, len: usize) -> Option<usize> {
         let start = start.max(self.messages.len().saturating_sub(MAX_COMPARED_MESSAGES));
-        let takes = |message: &Message| {
+        let takes = |message: &OutboxMessage| {
             // A shorter packet ends a message, which others may still want to use.
             let fits = len == message.segment
                 || len < message.segment && message.only_sender == Some(sender);
@@ -172,7 +172,7 @@ impl Outbox {
     }
 
     /// Sends what is in it, as far as the socket has room. Returns the connections whose packets have left.
-    pub(crate) fn send(&mut self, port: &UdpPort) -> Vec<Sender> {
+    pub(crate) fn send(&mut self, port: &UdpPort) -> Vec<OutboxSender> {
         self.is_blocked = false;
         if self.sent == 0 {
             // Stable: the packets of a message keep their order.
@@ -201,7 +201,7 @@ impl Outbox {
         if let [only] = parts {
             let message = &self.messages[only.message];
             let bytes = &self.bytes[only.bytes.clone()];
-            let Path { to, from } = message.path;
+            let PacketPath { to, from } = message.path;
             return port.send(to, from.ip(), bytes, message.segment).ok().map(|()| 1);
         }
         let slices: Vec<_> =
@@ -231,7 +231,7 @@ impl Outbox {
         let own = self.parts.iter().filter(|part| part.message == self.sent);
         let contents: Vec<u8> =
             own.clone().flat_map(|part| &self.bytes[part.bytes.clone()]).copied().collect();
-        let Path { to, from } = message.path;
+        let PacketPath { to, from } = message.path;
         match port.send_message(to, from.ip(), &contents, message.segment) {
             MessageOutcome::Sent => {}
             MessageOutcome::NoRoom => return false,

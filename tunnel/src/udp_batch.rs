@@ -24,7 +24,7 @@ pub(crate) struct BatchMessage<'a> {
 /// Buffer of control data, aligned as `cmsghdr` is.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; CONTROL_BYTES]);
+struct ControlData([u8; CONTROL_BYTES]);
 
 /// Sends messages in their order (sendmmsg(2)). Returns how many have left: fewer than all when the next one fails.
 ///
@@ -33,7 +33,7 @@ struct Control([u8; CONTROL_BYTES]);
 pub(crate) fn send_batch(fd: RawFd, messages: &[BatchMessage<'_>]) -> io::Result<usize> {
     let addresses: Vec<SockAddr> =
         messages.iter().map(|message| SockAddr::from(message.destination)).collect();
-    let mut controls = vec![Control([0; CONTROL_BYTES]); messages.len()];
+    let mut controls = vec![ControlData([0; CONTROL_BYTES]); messages.len()];
     let mut headers: Vec<libc::mmsghdr> = messages
         .iter()
         .zip(&addresses)
@@ -48,7 +48,11 @@ pub(crate) fn send_batch(fd: RawFd, messages: &[BatchMessage<'_>]) -> io::Result
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-fn header(message: &BatchMessage<'_>, address: &SockAddr, control: &mut Control) -> libc::mmsghdr {
+fn header(
+    message: &BatchMessage<'_>,
+    address: &SockAddr,
+    control: &mut ControlData,
+) -> libc::mmsghdr {
     // SAFETY: all of it may be zero, which says that there is none.
     let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
     let inner = &mut header.msg_hdr;

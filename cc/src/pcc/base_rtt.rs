@@ -101,7 +101,7 @@ struct WindowTrial {
 
 /// What a trial has shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Finding {
+pub(super) enum TrialFinding {
     /// The path has become longer. The rate was this, 10^6 bit/s, before the window may have limited it.
     LongerPath { rate_mbps: f64 },
     /// With less in flight the RTT fell: a queue stood, and has become shorter.
@@ -145,7 +145,7 @@ impl BaseRtt {
     }
 
     /// Adds a sample. Returns what a trial has shown, if one ends with it.
-    pub(super) fn add(&mut self, sample: &RttContext) -> Option<Finding> {
+    pub(super) fn add(&mut self, sample: &RttContext) -> Option<TrialFinding> {
         let now = sample.now;
         self.memory.add(now.as_nanos(), sample.latest);
         self.queue_free.add(now.as_nanos(), sample.latest);
@@ -161,11 +161,11 @@ impl BaseRtt {
                 self.next_trial = now + self.trial_pause;
                 self.trial_pause = (self.trial_pause * 2).min(MAX_TRIAL_PAUSE);
                 self.excursion = beyond.then(|| RttExcursion::new(sample));
-                return Some(Finding::Queue);
+                return Some(TrialFinding::Queue);
             }
             (Some(trial), Some(excursion)) if now >= trial.ends => {
                 let rate_mbps = self.start_again(now, &excursion).max(sample.rate_mbps);
-                return Some(Finding::LongerPath { rate_mbps });
+                return Some(TrialFinding::LongerPath { rate_mbps });
             }
             (None, Some(excursion)) if self.is_trial_due(sample, &excursion) => {
                 self.trial = Some(WindowTrial {
@@ -260,7 +260,12 @@ mod tests {
         base.window_horizon_s().map(Duration::from_secs_f64)
     }
 
-    fn add(base: &mut BaseRtt, at_ms: u64, rtt: Duration, in_flight_bytes: u64) -> Option<Finding> {
+    fn add(
+        base: &mut BaseRtt,
+        at_ms: u64,
+        rtt: Duration,
+        in_flight_bytes: u64,
+    ) -> Option<TrialFinding> {
         base.add(&RttContext {
             now: Time::from_nanos(at_ms * 1_000_000),
             latest: rtt,
@@ -276,7 +281,7 @@ mod tests {
         from_ms: u64,
         to_ms: u64,
         rtt: impl Fn(u64) -> Duration,
-    ) -> Option<Finding> {
+    ) -> Option<TrialFinding> {
         (from_ms..to_ms).step_by(20).filter_map(|at| add(base, at, rtt(at), 100_000)).last()
     }
 
@@ -294,7 +299,7 @@ mod tests {
         assert_eq!(base.trial_window_bytes(), None);
         assert_eq!(feed(&mut base, 1_500, 1_560, |_| 60 * MS), None);
         assert_eq!(base.trial_window_bytes(), Some(75_000), "less in flight is tried");
-        let longer = Some(Finding::LongerPath { rate_mbps: 20.0 });
+        let longer = Some(TrialFinding::LongerPath { rate_mbps: 20.0 });
         assert_eq!(feed(&mut base, 1_560, 1_800, |_| 60 * MS), longer);
         assert_eq!((base.queue_free(), horizon(&base)), (Some(60 * MS), Some(190 * MS)));
         assert_eq!(base.trial_window_bytes(), None);
@@ -324,7 +329,7 @@ mod tests {
             // 16 Mbit/s are carried: the queue is as long as what is in flight.
             let rtt = Duration::from_micros(in_flight / 2);
             let found = add(&mut base, at, rtt, in_flight);
-            assert!(matches!(found, None | Some(Finding::Queue)), "{found:?} at {at} ms");
+            assert!(matches!(found, None | Some(TrialFinding::Queue)), "{found:?} at {at} ms");
         }
         assert_eq!(base.queue_free(), Some(20 * MS));
         // The first shorter sample ends each trial; the next come 10, 20 and 40 s later.
@@ -335,11 +340,11 @@ mod tests {
     fn trial_is_due_again_when_no_queue_has_stood_for_a_while() {
         let mut base = of_20_ms();
         feed(&mut base, 1_000, 1_560, |_| 60 * MS);
-        assert_eq!(feed(&mut base, 1_560, 1_580, |_| 40 * MS), Some(Finding::Queue));
+        assert_eq!(feed(&mut base, 1_560, 1_580, |_| 40 * MS), Some(TrialFinding::Queue));
         feed(&mut base, 1_580, 3_000, |_| 40 * MS);
         assert_eq!(base.trial_window_bytes(), None, "not so soon");
         feed(&mut base, 3_000, 3_600, |_| 20 * MS);
-        let longer = Some(Finding::LongerPath { rate_mbps: 20.0 });
+        let longer = Some(TrialFinding::LongerPath { rate_mbps: 20.0 });
         assert_eq!(feed(&mut base, 3_600, 4_500, |_| 60 * MS), longer);
     }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::base_rtt::{BaseRtt, Finding, RttContext};
+use super::base_rtt::{BaseRtt, RttContext, TrialFinding};
 use super::config::PccConfig;
 use crate::estimators::{LossWindow, LossWindowConfig};
 use crate::{CongestionEvent, Time};
@@ -52,13 +52,13 @@ impl PathWindow {
             in_flight_bytes: event.prior_in_flight_bytes,
         })?;
         match (found, &mut self.loss_window) {
-            (Finding::LongerPath { rate_mbps }, window) => {
+            (TrialFinding::LongerPath { rate_mbps }, window) => {
                 // What counted as overflows since were random losses.
                 window.iter_mut().for_each(LossWindow::forget);
                 return Some(rate_mbps);
             }
-            (Finding::Queue, Some(window)) => window.on_drained(event.now),
-            (Finding::Queue, None) => {}
+            (TrialFinding::Queue, Some(window)) => window.on_drained(event.now),
+            (TrialFinding::Queue, None) => {}
         }
         None
     }

@@ -111,7 +111,7 @@ impl ScenarioDriver for Emulation {
             FlowPlan {
                 host: AddressPlan::host_id(connection),
                 upwards: group.upwards,
-                extra_rtt: Duration::from_secs_f64(group.extra_rtt_ms / 1e3),
+                extra_rtt: Duration::from_secs_f64(group.path.extra_rtt_ms / 1e3),
             }
         });
         let upwards = scenario.groups.iter().any(|group| group.upwards);

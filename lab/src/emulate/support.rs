@@ -19,7 +19,7 @@ pub(super) fn can_be_emulated(scenario: &Scenario) -> Result<(), String> {
         if group.via == Via::External {
             return Err(format!("{}: external controllers run in the simulator only", group.cc));
         }
-        if group.saved.is_some() {
+        if group.path.saved.is_some() {
             return Err("flows with saved parameters run in the simulator only".to_owned());
         }
         match group.app {

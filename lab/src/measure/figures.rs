@@ -259,7 +259,7 @@ fn rate_mbps(scenario: &Scenario) -> Option<f64> {
 }
 
 fn bdp_bytes(scenario: &Scenario, group: &FlowGroup) -> Option<f64> {
-    let rtt_s = (scenario.link.rtt_ms + group.extra_rtt_ms) / 1e3;
+    let rtt_s = (scenario.link.rtt_ms + group.path.extra_rtt_ms) / 1e3;
     rate_mbps(scenario).map(|rate| rate * 1e6 / 8.0 * rtt_s).filter(|bdp| *bdp > 0.0)
 }
 

@@ -321,11 +321,9 @@ pub struct FlowGroup {
     pub start_every_s: f64,
     /// When they end.
     pub stop_s: f64,
-    /// Further propagation of these flows alone.
-    pub extra_rtt_ms: f64,
-    /// What an earlier connection saved, with which they begin: simulator only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub saved: Option<SavedParameters>,
+    /// What their path has that those of others do not.
+    #[serde(flatten)]
+    pub path: GroupPath,
     /// Which way they take.
     pub via: Via,
     /// Whether they share a tunnel connection.
@@ -337,6 +335,16 @@ pub struct FlowGroup {
     /// By how much each flow of this run begins later than the scenario says; empty for no delay.
     #[serde(skip)]
     pub late_s: Vec<f64>,
+}
+
+/// The path of a group's flows beside the link.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupPath {
+    /// Further propagation of these flows alone.
+    pub extra_rtt_ms: f64,
+    /// What an earlier connection saved of it, with which they begin: simulator only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved: Option<SavedParameters>,
 }
 
 /// What is asked of an algorithm while it runs.

@@ -7,8 +7,8 @@ use millrace_config::Class;
 use crate::report::Plot;
 
 use super::model::{
-    Convergence, Driver, FlowChange, FlowGroup, GroupConnections, Ip, Measure, SavedParameters,
-    Scenario, ScenarioHead, Series, Sim, Via,
+    Convergence, Driver, FlowChange, FlowGroup, GroupConnections, GroupPath, Ip, Measure,
+    SavedParameters, Scenario, ScenarioHead, Series, Sim, Via,
 };
 use super::programs::{ExternalProgram, PeerPrograms};
 use super::ranges::{RATE_MBPS, RTT_MS, SAVED_WINDOW_BYTES, TIME_S};
@@ -226,8 +226,10 @@ fn group(
         start_s: reader.number("start_s", TIME_S, 0.0)?,
         start_every_s: reader.number("start_every_s", TIME_S, 0.0)?,
         stop_s: reader.number("stop_s", TIME_S, duration_s)?,
-        extra_rtt_ms: reader.number("extra_rtt_ms", RTT_MS, 0.0)?,
-        saved: saved(&mut reader)?,
+        path: GroupPath {
+            extra_rtt_ms: reader.number("extra_rtt_ms", RTT_MS, 0.0)?,
+            saved: saved(&mut reader)?,
+        },
         via,
         connections: reader.choice(
             "connections",

@@ -111,7 +111,7 @@ fn flows_of(
         Via::External => externals.settings(group)?,
         _ => controller(&group.cc, &group.parameters)?,
     };
-    let algorithm = match group.saved {
+    let algorithm = match group.path.saved {
         Some(SavedParameters { window_bytes, rtt_ms }) => {
             let saved = SavedPath { window_bytes, rtt: ms(rtt_ms) };
             Arc::new(CarefulResumeConfig::new(algorithm, saved))
@@ -122,7 +122,7 @@ fn flows_of(
     flow.source = source(&group.app)?;
     flow.caps_player_rate = matches!(group.app, App::Dash { rate_cap: true, .. });
     flow.stop = Some(s(group.stop_s));
-    flow.extra_rtt = ms(group.extra_rtt_ms);
+    flow.extra_rtt = ms(group.path.extra_rtt_ms);
     flow.packet_bytes = sim.packet_bytes;
     flow.initial_window_packets = sim.initial_window_packets;
     flow.ack = AckPolicy {

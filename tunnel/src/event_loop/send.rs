@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::conn::{Flushed, Flushing};
 use crate::event_loop::core::Core;
-use crate::outbox::Sender;
+use crate::outbox::OutboxSender;
 
 impl Core {
     /// Hands what a connection has to send over to its port, at most `most_bytes`.
@@ -63,7 +63,7 @@ impl Core {
     }
 
     /// The packets of a connection have left, if it still exists.
-    fn on_sent(&mut self, sent: &Sender, now: Instant) {
+    fn on_sent(&mut self, sent: &OutboxSender, now: Instant) {
         let Some(conn) = self.conn_mut(sent.conn) else { return };
         conn.on_sent(sent, now);
         if conn.path_mtu.has_refused() {

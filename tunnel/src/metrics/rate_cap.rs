@@ -2,7 +2,7 @@
 
 use millrace_cc::rate_cap::Uncapped;
 
-use super::label;
+use super::family::label;
 
 label! {
     /// Whether the answer to a player's request is capped, and why not.

@@ -12,12 +12,12 @@ fn conn(slot: usize) -> ConnId {
     ConnId { slot, serial: slot as u64 }
 }
 
-fn to(destination: &UdpPort) -> Path {
-    Path { to: destination.local(), from: SocketAddr::from(([0, 0, 0, 0], 0)) }
+fn to(destination: &UdpPort) -> PacketPath {
+    PacketPath { to: destination.local(), from: SocketAddr::from(([0, 0, 0, 0], 0)) }
 }
 
 /// Adds a packet of `len` bytes that begins with its connection's slot and a number.
-fn add(outbox: &mut Outbox, slot: usize, path: Path, len: usize, number: u8) {
+fn add(outbox: &mut Outbox, slot: usize, path: PacketPath, len: usize, number: u8) {
     let room = outbox.room(len).expect("the outbox has room");
     room[..len].fill(0);
     (room[0], room[1]) = (slot as u8, number);
@@ -116,7 +116,7 @@ fn it_is_full_with_many_small_messages() {
 fn refused_packets_are_their_connections_and_others_leave() {
     let (sender, receiver) = (port(), port());
     let mut outbox = Outbox::default();
-    let unreachable = Path { to: SocketAddr::from(([127, 0, 0, 1], 0)), ..to(&receiver) };
+    let unreachable = PacketPath { to: SocketAddr::from(([127, 0, 0, 1], 0)), ..to(&receiver) };
     add(&mut outbox, 1, to(&receiver), 100, 0);
     // Port 0 is no destination: EINVAL.
     add(&mut outbox, 2, unreachable, 100, 0);
