@@ -53,7 +53,7 @@ fn header(
     address: &SockAddr,
     control: &mut ControlData,
 ) -> libc::mmsghdr {
-    // SAFETY: all of it may be zero, which says that there is none.
+    // SAFETY: all bytes zero is a valid message header without address, parts or control data.
     let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
     let inner = &mut header.msg_hdr;
     inner.msg_name = address.as_ptr().cast_mut().cast();
