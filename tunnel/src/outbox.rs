@@ -194,6 +194,14 @@ impl Outbox {
         std::mem::take(&mut self.senders)
     }
 
+    /// Takes back what [`Outbox::send`] has returned, so that the next packets need no allocation.
+    pub(crate) fn recycle(&mut self, mut senders: Vec<OutboxSender>) {
+        if self.senders.is_empty() {
+            senders.clear();
+            self.senders = senders;
+        }
+    }
+
     /// Sends the messages that have not left; how many do. `None` when the first fails.
     fn send_rest(&self, port: &UdpPort) -> Option<usize> {
         let first = self.parts.partition_point(|part| part.message < self.sent);

@@ -60,6 +60,7 @@ impl Core {
         for sender in &sent {
             self.isolated(sender.conn.slot, |core| core.on_sent(sender, now));
         }
+        self.sockets.outboxes[port].recycle(sent);
     }
 
     /// The packets of a connection have left, if it still exists.
