@@ -281,14 +281,11 @@ impl Core {
     /// connection has one congestion control, and the flow that begins on an empty connection chooses it for the flows
     /// that join.
     pub fn select_cc(&mut self, id: ConnId, stream: Option<u64>, choice: &CcPolicy, class: Class) {
-        let conn = self.conns.get_mut(id.slot).filter(|conn| conn.id == id);
-        if let Some(conn) = conn
-            && conn
-                .http
-                .streams
-                .iter()
-                .all(|(other, owner)| Some(*other) == stream || *owner == Owner::Probe)
-        {
+        let Some(conn) = self.conns.get_mut(id.slot).filter(|conn| conn.id == id) else { return };
+        // The role takes requests in their order: those that it has still to look at join.
+        let may_join = |owner: &Owner| matches!(owner, Owner::Probe | Owner::PendingRequest { .. });
+        let mut streams = conn.http.streams.iter();
+        if streams.all(|(other, owner)| Some(*other) == stream || may_join(owner)) {
             conn.select_cc(choice, class, self.tunnel.agent.as_mut(), self.now);
         }
     }

@@ -66,6 +66,29 @@ fn another_http3_client_with_a_certificate_is_served() {
     }
 }
 
+/// As when a health probe and the first flow leave a client in the same packet.
+#[test]
+fn the_first_flow_chooses_though_another_request_came_in_the_same_packet() {
+    let origin = Origin::echo();
+    let pair = Pair::builder()
+        .server("tunnel.congestion_control", "\"cubic\"")
+        .server("tunnel.class.rtsp.congestion_control", "{ name = \"constant\", rate_mbps = 50 }")
+        .start();
+    let mut peer = Peer::connect(&pair, true);
+    let to = origin.address().to_string();
+    let [method, authority] = ok_request(&to);
+    let streams = [
+        peer.send_request(&[method, authority, ("millrace-class", "rtsp")]),
+        peer.send_request(&[method, authority]),
+    ];
+    let ok = || Answer::Status("200".into(), String::new());
+    assert_eq!(peer.answers(&streams), [ok(), ok()]);
+    let flows = admin::flows(pair.addresses.server_admin);
+    let algorithms: Vec<_> =
+        flows["flows"].as_array().unwrap().iter().map(|flow| &flow["algorithm"]).collect();
+    assert_eq!(algorithms, ["constant", "constant"]);
+}
+
 #[test]
 fn malformed_requests_are_refused_and_others_undisturbed() {
     let origin = Origin::echo();
