@@ -21,6 +21,9 @@ pub enum StartUpKind {
 pub enum NoiseFilter {
     /// Thresholds alone: `gradient_filter` and `gradient_errors`.
     None,
+    /// The thresholds, and no more than the least RTTs of the halves of an interval show: bursts of delay, as of hosts
+    /// whose processors are busy, are no queue. Not in the papers.
+    Floors,
     /// The filters of Proteus (SIGCOMM '20, Section 5) instead of the thresholds: for bursts of
     /// acknowledgements, by each interval's regression error, by the trend of six intervals, and
     /// by a majority of three pairs of probes.

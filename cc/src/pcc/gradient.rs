@@ -35,9 +35,9 @@ impl Gradient {
 
     fn pairs(&self) -> usize {
         match self.config.noise_filter {
-            NoiseFilter::None if self.config.agreeing_pairs && self.direction.is_none() => 2,
-            NoiseFilter::None => 1,
             NoiseFilter::Proteus => PROTEUS_PAIRS,
+            _ if self.config.agreeing_pairs && self.direction.is_none() => 2,
+            _ => 1,
         }
     }
 
@@ -118,7 +118,7 @@ impl RatePolicy for Gradient {
             };
             *pair = Some(ProbePair::new(judged(a), judged(b), round.utility, errors));
         }
-        if self.config.agreeing_pairs && self.config.noise_filter == NoiseFilter::None {
+        if self.config.agreeing_pairs && self.config.noise_filter != NoiseFilter::Proteus {
             let complete = round.results.iter().all(Option::is_some);
             return complete.then(|| self.agreed(&pairs, round_loss, round));
         }

@@ -99,6 +99,7 @@ pub const ALLEGRO_LATENCY: PccConfig = allegro("allegro-latency", Utility::Alleg
 
 const fn vivace(name: &'static str, utility: Utility) -> PccConfig {
     PccConfig {
+        noise_filter: NoiseFilter::Floors,
         gradient_errors: 2.0,
         loss_errors: 2.0,
         fall_at_loss: Some(0.1),
@@ -206,7 +207,10 @@ impl PccConfig {
             steps: self.steps,
             interval_round_trips: self.interval_round_trips,
             probe_step: self.probe_step,
-            noise_filter: self.noise_filter,
+            noise_filter: match self.noise_filter {
+                NoiseFilter::Proteus => NoiseFilter::Proteus,
+                NoiseFilter::None | NoiseFilter::Floors => NoiseFilter::None,
+            },
             initial_window_packets: Some(INITIAL_WINDOW_PACKETS),
             ..papers
         }

@@ -7,7 +7,7 @@
 //! - `members`: the algorithms; each is a utility and a few settings.
 //! - `config`: the settings.
 //! - `monitor_interval`: the packets of an interval and their outcome.
-//! - `noise`: noise filters for an interval's RTTs.
+//! - `noise`, `rtt_floors`: noise filters for an interval's RTTs.
 //! - `utility`: the objective of each member.
 //! - `start_up`, `gradient`, `fixed_step`: from outcomes to the next rate.
 //! - `probe_pair`, `ascent`: from two outcomes to a gradient, and from a gradient to a step.
@@ -37,6 +37,7 @@ mod pipelined;
 mod policy;
 mod probe_pair;
 mod rate_control;
+mod rtt_floors;
 mod start_up;
 mod utility;
 

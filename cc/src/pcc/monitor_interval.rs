@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::rtt_floors::RttFloors;
 use crate::estimators::{Regression, Slope};
 use crate::{AckedPacket, Bandwidth, LostPacket, SentPacket, Time};
 
@@ -34,6 +35,8 @@ pub(super) struct IntervalOutcome {
     pub(super) delivered_mbps: f64,
     /// RTT gradient, s/s.
     pub(super) slope: Slope,
+    /// Change of the least RTT between the halves of the interval, s/s; `None` if a half has no sample.
+    pub(super) floor_slope: Option<f64>,
     /// Mean RTT, s; zero without samples.
     pub(super) rtt_s: f64,
     /// Standard deviation of the RTT, s.
@@ -82,6 +85,7 @@ struct Interval {
     last_ack: Time,
     bytes_after_first_ack: u64,
     rtt: Regression,
+    floors: RttFloors,
     app_limited: bool,
 }
 
@@ -135,6 +139,7 @@ impl Interval {
             sent_mbps: sent.mbps(),
             delivered_mbps: if ack_time * 2 < time { 0.0 } else { delivered.mbps() },
             slope: self.rtt.slope(),
+            floor_slope: self.floors.slope(),
             rtt_s: self.rtt.mean_s(),
             deviation_s: self.rtt.deviation_s(),
             residual_s: self.rtt.residual_s(),
@@ -182,6 +187,7 @@ impl Intervals {
             last_ack: Time::ZERO,
             bytes_after_first_ack: 0,
             rtt: Regression::default(),
+            floors: RttFloors::new(extent.duration),
             app_limited: false,
         });
         if self.waiting.len() <= MAX_WAITING_INTERVALS {
@@ -247,6 +253,7 @@ impl Intervals {
         {
             let at = packet.sent.since(interval.opened);
             interval.rtt.add(at, rtt);
+            interval.floors.add(at, rtt);
         }
     }
 

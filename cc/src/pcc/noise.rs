@@ -174,6 +174,10 @@ impl Judge {
     pub(super) fn observe(&mut self, outcome: &IntervalOutcome) -> FilteredOutcome {
         let (gradient, deviation_s) = match self.filter {
             NoiseFilter::None => (self.above_thresholds(outcome), outcome.deviation_s),
+            NoiseFilter::Floors => {
+                let gradient = self.above_thresholds(outcome);
+                (with_floors(gradient, outcome, self.gradient_filter), outcome.deviation_s)
+            }
             NoiseFilter::Proteus => self.tolerated(outcome),
         };
         let previous_rtt_s = self.previous_rtt_s;
@@ -212,6 +216,16 @@ impl Judge {
     }
 }
 
+/// The smaller of a gradient and that of the least RTTs; zero if these do not agree on the direction, or have less than
+/// `least`.
+fn with_floors(gradient: f64, outcome: &IntervalOutcome, least: f64) -> f64 {
+    match outcome.floor_slope {
+        Some(floors) if floors * gradient <= 0.0 || floors.abs() < least => 0.0,
+        Some(floors) => floors.abs().min(gradient.abs()).copysign(gradient),
+        None => gradient,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,6 +261,7 @@ mod tests {
             sent_mbps: 10.0,
             delivered_mbps: 10.0,
             slope: Slope { value: gradient, error },
+            floor_slope: None,
             rtt_s,
             deviation_s: residual_s,
             residual_s,
@@ -265,6 +280,18 @@ mod tests {
         assert_eq!(gradient(0.011, 0.0), 0.011);
         assert_eq!(gradient(-0.011, 0.0), -0.011);
         assert_eq!(gradient(0.05, 0.03), 0.0, "less than two errors");
+    }
+
+    #[test]
+    fn a_gradient_that_the_least_rtts_do_not_have_is_noise() {
+        let mut judge = Judge::new(&VIVACE_LATENCY);
+        let mut gradient = |floor_slope| {
+            judge
+                .observe(&IntervalOutcome { floor_slope, ..outcome(0.03, 0.0, 0.03, 0.0) })
+                .gradient
+        };
+        let seen = [Some(0.04), Some(0.02), Some(0.009), Some(-0.04), None].map(&mut gradient);
+        assert_eq!(seen, [0.03, 0.02, 0.0, 0.0, 0.03]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ fn idle(mbps: f64) -> IntervalOutcome {
         sent_mbps: mbps,
         delivered_mbps: mbps,
         slope: Slope::default(),
+        floor_slope: None,
         rtt_s: 0.03,
         deviation_s: 0.0,
         residual_s: 0.0,

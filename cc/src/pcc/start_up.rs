@@ -181,6 +181,7 @@ mod tests {
             sent_mbps: mbps,
             delivered_mbps: mbps.min(12.0),
             slope: Slope { value: gradient, error: 0.0 },
+            floor_slope: None,
             rtt_s: 0.03,
             deviation_s: 0.0,
             residual_s: 0.0,
