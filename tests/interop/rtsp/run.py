@@ -217,7 +217,8 @@ def millrace_version(binaries):
     commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True,
                             text=True, timeout=20, check=False,
                             cwd=pathlib.Path(__file__).parent).stdout.strip()
-    return f"{said.split()[-1]} (commit {commit})" if commit else said
+    # "millrace-client 0.1.0", and the commit in brackets where the build knew it.
+    return f"{said.split()[1]} (commit {commit})" if commit else said
 
 
 if __name__ == "__main__":
