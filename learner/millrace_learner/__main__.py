@@ -42,7 +42,7 @@ def open_engine(given: Sequence[str], spark: str | None):
 
 def training_of(options: argparse.Namespace) -> training.Training | None:
     """Reads the training file, if one is given."""
-    if options.training is None:
+    if not options.training:
         return None
     try:
         return training.load(Path(options.training))

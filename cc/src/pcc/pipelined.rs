@@ -347,6 +347,23 @@ mod tests {
         assert_eq!(driver.start_up.rate(INITIAL, LEAST), LEAST);
     }
 
+    /// The first `packets` are lost, and `in_flight_bytes` are left.
+    fn lose(driver: &mut Driver, packets: u64, in_flight_bytes: u64) {
+        let lost: Vec<_> = (0..packets)
+            .map(|number| LostPacket { number, sent: Time::ZERO, bytes: 1500 })
+            .collect();
+        driver.start_up.on_event(&CongestionEvent {
+            now: Time::from_nanos(100_000_000),
+            acked: &[],
+            lost: &lost,
+            rtt: None,
+            ecn_ce: 0,
+            prior_in_flight_bytes: in_flight_bytes + 1500 * packets,
+            in_flight_bytes,
+            app_limited: false,
+        });
+    }
+
     #[test]
     fn loss_that_is_surely_above_a_tenth_ends_start_up() {
         for (lost, ends) in [(4, false), (7, false), (12, true)] {
@@ -354,20 +371,8 @@ mod tests {
             (0..41).for_each(|_| driver.send(0));
             driver.acked = lost;
             (lost..40).for_each(|_| _ = driver.ack(100, Duration::ZERO));
-            let lost: Vec<_> = (0..lost)
-                .map(|number| LostPacket { number, sent: Time::ZERO, bytes: 1500 })
-                .collect();
-            driver.start_up.on_event(&CongestionEvent {
-                now: Time::from_nanos(100_000_000),
-                acked: &[],
-                lost: &lost,
-                rtt: None,
-                ecn_ce: 0,
-                prior_in_flight_bytes: 61_500,
-                in_flight_bytes: 1500,
-                app_limited: false,
-            });
-            assert_eq!(driver.start_up.drains_since.is_some(), ends, "{}", lost.len());
+            lose(&mut driver, lost, 1500);
+            assert_eq!(driver.start_up.drains_since.is_some(), ends, "{lost}");
         }
     }
 
@@ -376,18 +381,7 @@ mod tests {
         let mut driver = Driver::new();
         driver.sent = 100;
         (0..10).for_each(|_| driver.send(0));
-        let lost: Vec<_> =
-            (0..100).map(|number| LostPacket { number, sent: Time::ZERO, bytes: 1500 }).collect();
-        driver.start_up.on_event(&CongestionEvent {
-            now: Time::from_nanos(100_000_000),
-            acked: &[],
-            lost: &lost,
-            rtt: None,
-            ecn_ce: 0,
-            prior_in_flight_bytes: 165_000,
-            in_flight_bytes: 15_000,
-            app_limited: false,
-        });
+        lose(&mut driver, 100, 15_000);
         assert!(driver.start_up.drains_since.is_none());
     }
 
